@@ -3,7 +3,6 @@ notes."""
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 import numpy as np
 
@@ -72,7 +71,7 @@ class CollectionService:
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
         """Count the documents that match the filters, by source, type, folder and so on."""
         acl = caller.acl
-        filters = parse_question("", request.filters, datetime.now().astimezone()).filter_
+        filters = parse_question("", request.filters).filter_
         engine = self._parts.state.engine
         with engine.reading(request.at, acl, filters) as (_, head):
             degraded = self._parts.freshness.reasons(acl)
@@ -98,7 +97,7 @@ class CollectionService:
     @endpoint("POST", "/v1/map", "read")
     def document_map(self, request: MapRequest, caller: Caller) -> MapAnswer:
         """Group similar documents, and show the connections between documents."""
-        filters = parse_question("", request.filters, datetime.now().astimezone()).filter_
+        filters = parse_question("", request.filters).filter_
         engine = self._parts.state.engine
         with engine.reading(request.at, caller.acl, filters) as (connection, head):
             answer = self._maps.make(connection, head, filters)

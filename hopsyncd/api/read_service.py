@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -149,7 +148,7 @@ class ReadService:
             request.method,
             request.match,
         )
-        understood = parse_question(request.question, request.filters, datetime.now().astimezone())
+        understood = parse_question(request.question, request.filters)
         k = request.k or state.config.query.k
         acl, began_s = caller.acl, time.perf_counter()
 
@@ -240,7 +239,7 @@ class ReadService:
         listener.tell("progress", stage="search")
         searched: list[Answer] = []
         draft = _make_draft(listener, searched)
-        understood = parse_question(request.question, request.filters, datetime.now().astimezone())
+        understood = parse_question(request.question, request.filters)
         search = Search(
             request.strategy or state.config.query.strategy,
             method=request.method,

@@ -66,11 +66,12 @@ class Understood:
         return " ".join(map(str, self.filter_))
 
 
-def parse_question(question: str, given: Iterable[str], now: datetime) -> Understood:
+def parse_question(question: str, given: Iterable[str], now: datetime | None = None) -> Understood:
     """Parse a question, and the filters that the request has as `key:value`.
 
-    If a question has only filters, their values become the words to search for. Raises BadRequest
-    if an item of `given` is not a filter.
+    If a question has only filters, their values become the words to search for. The default of
+    `now` is the local time without an offset, because a day has the offset of its own season.
+    Raises BadRequest if an item of `given` is not a filter.
 
     >>> noon = datetime(2026, 3, 14, 12)
     >>> found = parse_question("hotkeys source:vault in std::vector before:lunch", (), noon)
@@ -79,6 +80,7 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
     >>> parse_question("hotkeys typ:md", (), noon).notes
     ('typ:md was searched for as words, because there is no filter "typ". Did you mean type:md?',)
     """
+    now = now or datetime.now()
     filters = [_parse_filter(text, now) for text in given]
     remaining: list[str] = []
     end = 0
@@ -195,8 +197,8 @@ def _parse_filter(text: str, now: datetime) -> Condition:
 
 
 def _make_condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
-    """Make a condition. Dates are in the time zone of `now`. Raises ValueError if a date is
-    invalid."""
+    """Make a condition. Dates are in the time zone of `now`, or in local time if it has none.
+    Raises ValueError if a date is invalid."""
     at_ms = date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026-03-14, 2026-03, 30d or yesterday")

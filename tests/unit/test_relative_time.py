@@ -1,9 +1,12 @@
 """Days and times as people type them, in filters and for versions."""
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 
+from hopsyncd.config.schedule import date_ms
 from hopsyncd.retrieve.query_parser import parse_question
 from store.relative_time import relative_moment
 
@@ -56,3 +59,20 @@ def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
 )
 def test_other_words_are_not_read_as_a_time(text: str) -> None:
     assert relative_moment(text, NOON) is None
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(("day", "offset"), [("2026-01-01", "+01:00"), ("2026-07-01", "+02:00")])
+def test_a_day_begins_at_midnight_of_its_own_season(day: str, offset: str) -> None:
+    (condition,) = parse_question("x", [f"created-since:{day}"]).filter_
+    assert condition.at_ms == datetime.fromisoformat(f"{day}T00:00{offset}").timestamp() * 1000
+    assert condition.at_ms == date_ms(day)  # the day of a document
