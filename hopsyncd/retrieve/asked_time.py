@@ -15,7 +15,7 @@ import numpy as np
 
 from hopsyncd.config.schedule import date_ms
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.text.dates import MONTH_PATTERN, MONTHS
+from hopsyncd.text.dates import MONTH_PATTERN, MONTHS, NOT_IN_TITLE
 
 _OLDEST_YEARS = 10  # an older year is more often the subject than a date filter
 _RELATIVE = re.compile(
@@ -24,8 +24,8 @@ _RELATIVE = re.compile(
     r"|(this|diese[mrs]?|last|letzten?|vergangenen?|past|previous)"
     r" (week|month|year|woche|monat|jahr)"
     r"|(?:last|past|letzten) ([0-9]{1,3}) (days?|weeks?|tagen?|wochen)"
-    rf"|(since|seit|in|im|during|en) ({MONTH_PATTERN})(?: (?:del? )?([0-9]{{4}}))?"
-    r"|(since|in|seit|en) ([12][0-9]{3}))(?!\w)",
+    rf"|{NOT_IN_TITLE}(since|seit|in|im|during|en) ({MONTH_PATTERN})(?: (?:del? )?([0-9]{{4}}))?"
+    rf"|{NOT_IN_TITLE}(since|in|seit|en) ([12][0-9]{{3}}))(?!\w)",
     re.IGNORECASE,
 )
 _TODAY = ("today", "heute", "hoy")
@@ -44,6 +44,10 @@ def find_asked_time(question: str, now: datetime) -> str:
     'since:2026-01-01'
     >>> find_asked_time("Who won in 1998?", noon)
     ''
+    >>> find_asked_time("Who directed Four Days In November?", noon)  # a title
+    ''
+    >>> find_asked_time("In November, who joined?", noon)
+    'since:2025-11-01 before:2025-12-01'
     """
     match = _RELATIVE.search(question)
     if match is None:

@@ -38,6 +38,9 @@ _NAMES = (
 )
 MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names.split()}
 MONTH_PATTERN = "|".join(sorted(MONTHS, key=lambda name: (-len(name), name)))
+# Goes before a preposition: one with a capital, as in the title "Four Days In November", must begin
+# a sentence.
+NOT_IN_TITLE = r"(?-i:\A|(?<=[.!?] )|(?![A-Z][a-z]))"
 WRITTEN_DATE = re.compile(
     # The spaces are bounded, so that no part of a long text costs more than another.
     rf"(?<![\w.])([0-9]{{1,2}})(?:st|nd|rd|th|er|\.)?\s{{1,3}}(?:of\s|de\s)?({MONTH_PATTERN})\.?,?"

@@ -17,7 +17,14 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
-from hopsyncd.text.dates import MONTH_PATTERN, MONTHS, find_date_text, find_dates, find_days_in_name
+from hopsyncd.text.dates import (
+    MONTH_PATTERN,
+    MONTHS,
+    NOT_IN_TITLE,
+    find_date_text,
+    find_dates,
+    find_days_in_name,
+)
 from hopsyncd.text.words import list_index_terms
 
 _LEAST_COVERED = 0.95  # as a share of the idf of the question's words
@@ -29,19 +36,31 @@ _EVENTS = frozenset(
     )
 )
 _OWNED = r"\b(?:the|this|our|my|your|his|her|its|their|der|die|das|unsere?[mnrs]?)"
+# A noun for a dated section or its subject. "Her last name" asks for no section.
+_SECTION = (
+    r" (?:(?!(?:of|in|on|at|for|from|to|before|after|the|an?|and|that)\b)\w+ ){0,2}?"
+    r"(?:meeting|call|talk|discussion|decision|session|review|workshop|minutes|conversation"
+    r"|appointment|visit|interview|entry|entries|note|log|report|section|update|version|release"
+    r"|time(?! to\b)|mal|\w*(?:sitzung|besprechung|treffen|gespr\u00e4ch|termin|protokoll|eintrag"
+    r"|notiz|bericht|version|versammlung))(?:e?s|en?)?\b"
+)
 _LATEST = re.compile(
-    rf"{_OWNED} (?:last|next|letzten?|n\u00e4chsten?)\b"
+    rf"{_OWNED} (?:last|next|letzten?|n\u00e4chsten?)"
     r"(?! (?:\d|few|two|three|four|five|day|week|month|year|quarter|decade|century))"
+    rf"{_SECTION}"
     r"|(?<!at the )(?<!at )\b(?:latest|newest|most recent)\b"
-    r"|\b(?:did|was|were|have|has|had) (?:\w+ ){1,2}(?<!to )last \w",
+    rf"|\b(?:did|was|were|have|has|had) (?:\w+ )?(?!{_OWNED} )\w+ (?<!to )last \w",
     re.IGNORECASE,
 )
-_FIRST = re.compile(rf"{_OWNED} (?:first|earliest|oldest|ersten?)\b", re.IGNORECASE)
+_FIRST = re.compile(rf"{_OWNED} (?:first|earliest|oldest|erste[nrms]?){_SECTION}", re.IGNORECASE)
 _MONTH = re.compile(
-    rf"\b(?:in|during|of|im|en) ({MONTH_PATTERN})(?:,? (?:of |del? )?([12]\d{{3}}))?(?!\w| \d)",
+    rf"\b{NOT_IN_TITLE}(?:in|during|of|im|en) ({MONTH_PATTERN})"
+    r"(?:,? (?:of |del? )?([12]\d{3}))?(?!\w| \d)",
     re.IGNORECASE,
 )
-_YEAR = re.compile(r"\b(?:in|during|of|im|en) (?:the year )?([12]\d{3})(?![\w.-])", re.IGNORECASE)
+_YEAR = re.compile(
+    rf"\b{NOT_IN_TITLE}(?:in|during|of|im|en) (?:the year )?([12]\d{{3}})(?![\w.-])", re.IGNORECASE
+)
 _TIME_WORDS = frozenset(
     list_index_terms(
         f"last latest newest most recent next first earliest oldest {' '.join(MONTHS)}"
@@ -153,8 +172,18 @@ def _read_asked_days(question: str) -> Callable[[Iterable[str]], set[str]] | Non
     >>> choose = _read_asked_days("Who came in February?")
     >>> choose(days) if choose else None
     {'2026-02-03'}
-    >>> _read_asked_days("How long does it last?") is None
-    True
+    >>> choose = _read_asked_days("What was said at the first crane meeting?")
+    >>> choose(days) if choose else None
+    {'2025-03-12'}
+    >>> for question in (
+    ...     "How long does it last?",
+    ...     "What is his last name?",
+    ...     "What was her last name?",
+    ...     "What is the last step of the release?",
+    ...     "Who won the first prize?",
+    ...     "Who directed Four Days In November?",
+    ... ):
+    ...     assert _read_asked_days(question) is None, question
     """
     named = {date.day for date in find_dates(question) if date.order is None}
     if named:
