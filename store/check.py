@@ -85,7 +85,7 @@ def _run(connection: Connection, check_: Check) -> list[Finding]:
 
 
 def _name(check_: Check) -> str:
-    return check_.__name__.lstrip("_").replace("_", " ")
+    return check_.__name__.lstrip("_").removeprefix("check_").replace("_", " ")
 
 
 def _unreadable(what: str, error: Exception) -> Finding:

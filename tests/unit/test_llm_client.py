@@ -49,13 +49,13 @@ def test_an_endpoint_that_stays_down_gets_five_requests(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failure", "hint"),
     [
-        (RequestFailure(400, "context too long"), "Check [llm]"),
+        (RequestFailure(400, "context too long"), "Compare [llm]"),
         (RequestFailure(401, "bad key"), "OPENAI_API_KEY"),
         (RequestFailure(402, "pay"), "credit"),
         (RequestFailure(403, "not you"), "not allowed"),
         (RequestFailure(404, "no such model"), "`model`"),
         (RequestFailure(413, "too large"), "passages_per_call"),
-        (RequestFailure(422, "no"), "Check [llm]"),
+        (RequestFailure(422, "no"), "Compare [llm]"),
         (RequestFailure(307, "elsewhere"), "final address"),
         (RequestFailure(429, "no money", code="insufficient_quota"), "credit"),
     ],
