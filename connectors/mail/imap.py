@@ -308,8 +308,8 @@ class ImapConnector:
         return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
 
     def _open(self, name: str) -> _Open | None:
-        """Select a folder read-only. Returns None if the server refuses, or sends no
-        UIDVALIDITY."""
+        """Select a folder read-only. Returns None if the server refuses, or sends no UIDVALIDITY or
+        no number of messages."""
         server = self._connect()
         self._opened = None
         status, data = server.select(quote_name(self._raw_names[name]), readonly=True)

@@ -71,7 +71,8 @@ def head_of(data: bytes) -> Message:
 
 
 def message_id(head: Message) -> str | None:
-    """Return the Message-ID without its brackets, or None if there is no valid id."""
+    """Return the Message-ID without its brackets, or None if there is no valid id of up to 250
+    characters."""
     found = _MESSAGE_ID.search(_field(head, "Message-ID"))
     return found[1] if found else None
 

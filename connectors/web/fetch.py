@@ -187,7 +187,11 @@ def _http() -> httpx2.AsyncClient:
 
 
 def decompress(data: bytes, max_bytes: int) -> bytes:
-    """Decompress gzip data. Raises Unreachable if the data is damaged or too large."""
+    """Decompress gzip data. Raises Unreachable if the data is damaged or the result is too large.
+
+    The result may have `max_bytes`, but at most 200 times the length of `data` or 1 MiB, whichever
+    is more.
+    """
     limit = min(max_bytes, max(len(data) * _MAX_PACKED_RATIO, _ALWAYS_ALLOWED_BYTES))
     inflater = zlib.decompressobj(wbits=31)
     try:
@@ -267,7 +271,12 @@ class Visitor:
             host.failures, host.down = 0, ""
 
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
-        """Send a GET request, and follow redirects. Raises Unreachable or RobotsForbidden."""
+        """Send a GET request, and follow up to five redirects.
+
+        `is_wanted` must accept the target of each redirect. Raises Unreachable or RobotsForbidden.
+        After two failures in a row, or status 429, no more requests are sent to the host in this
+        round.
+        """
         for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(url, USER_AGENT):
                 raise RobotsForbidden
@@ -289,8 +298,11 @@ class Visitor:
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:
-        """Read robots.txt as RFC 9309 requires: a missing file allows every page, an unreadable
-        file allows none."""
+        """Read robots.txt as RFC 9309 requires.
+
+        A response with a 4xx status other than 429 allows every page. Raises Unreachable for status
+        429 or 5xx, and after more than five redirects.
+        """
         parts = urlsplit(url)
         robots_url = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):

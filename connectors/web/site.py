@@ -36,7 +36,10 @@ MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Stores pages by address in an unnamed temporary file. Pages that do not fit are dropped."""
+    """Stores pages by address in an unnamed temporary file of at most `MAX_SPOOL_BYTES`.
+
+    Pages that do not fit are dropped.
+    """
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None

@@ -40,7 +40,8 @@ class Bridge:
 
 
 def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list[Bridge]:
-    """Find up to `limit` bridges. No name occurs in two of them."""
+    """Find up to `limit` bridges over the rarest `_CANDIDATES` names. No name occurs in two
+    bridges."""
     statistics = snapshot.statistics
     counts = statistics.mention_counts
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents

@@ -159,6 +159,9 @@ def _weigh_rows(
 ) -> LiteralMatches:
     """Read the passages with the most weight, to see which parts they contain as typed and which
     codes they define.
+
+    At most 2,048 passages are read. After `_ENOUGH` passages with every part, only a passage that
+    defines a code of the query is still searched for.
     """
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
@@ -268,7 +271,10 @@ def _find_tier(matches: LiteralMatches, row: int) -> int:
 
 
 def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Ranked]:
-    """Return the passages that have every part of the query as typed: the best `k` by BM25."""
+    """Return the passages that have every part of the query as typed: the best `k` by BM25.
+
+    `matches` has about `_ENOUGH` of these passages at most, so a larger `k` gives no more.
+    """
     if not matches.complete:
         return []
     rows = np.array(sorted(matches.complete), dtype=np.int64)
@@ -430,8 +436,9 @@ def _find_absent(
 ) -> tuple[str, ...]:
     """List the parts that no visible passage has.
 
-    For a question, only phrases, codes and unusual words count, because passages may express usual
-    words differently.
+    A part with terms in more than `_MOST_READ` passages is not listed. For a question, only
+    phrases, codes and up to `_MOST_ABSENT` unusual words count, because passages may express usual
+    words differently. If more unusual words are absent, none of them is listed.
     """
     absent = []
     for found_part in parts:
