@@ -117,13 +117,15 @@ def _scan(
             yield_to_edits()
             if isinstance(item, Cursor):
                 cursor = item.value if under is None else None
-            elif fault := _find_fault(item.id, max_path_bytes):
-                problems.append(replace(item, id=fault.id) if isinstance(item, Problem) else fault)
-            elif isinstance(item, Problem):
-                problems.append(item)
             elif isinstance(item, Gone):
                 items.pop(item.id, None)
                 gone.add(item.id)
+            elif fault := _find_fault(item.id, max_path_bytes):
+                if isinstance(item, Problem):  # It does not concern all of the folder `fault.id`.
+                    fault = replace(item, id=fault.id, subtree=False)
+                problems.append(fault)
+            elif isinstance(item, Problem):
+                problems.append(item)
             else:
                 items[item.id] = item
                 gone.discard(item.id)

@@ -136,6 +136,23 @@ def test_the_problem_of_a_long_path_is_hidden_like_the_path() -> None:
     assert hides(mask, "notes", folder) and not hides(mask, "notes", name)
 
 
+def test_a_long_path_that_cannot_be_listed_lets_files_beside_it_be_removed() -> None:
+    path = f"x/{'y' * 300}/z"
+    files = MemoryConnector({"a.md": b""})
+    files.problems[path] = Problem(path, "permission denied", "Allow it", subtree=True)
+    found = run_to_end(scan(files, None, max_path_bytes=200))
+    seen = {"x/b.md": Seen(1, "x/b.md", "r1", b"")}
+    steps = decide(found, seen, {"x/b.md": b""})
+    assert [step.action for step in steps if step.path == "x/b.md"] == [Action.REMOVE]
+
+
+def test_a_long_path_that_is_gone_is_no_problem() -> None:
+    files = MemoryConnector({"a.md": b"", f"{'x' * 300}.md": b""}, cursors=True)
+    files.remove(f"{'x' * 300}.md")
+    found = run_to_end(scan(files, None, since="1", max_path_bytes=200))
+    assert not found.problems and found.gone == {f"{'x' * 300}.md"}
+
+
 def test_a_purged_item_is_passed_over() -> None:
     problem = Problem("d.md", "permission denied", "Allow it")
     found = listing("a.md", "b.md", "c.md", problems=(problem,))
