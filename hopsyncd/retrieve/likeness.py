@@ -21,7 +21,7 @@ from store.records import Vectors
 OF_LIKENESS = 15.0
 OF_WORDS = 25.0
 NEAR = 1000  # passages whose sentences are compared
-_FEW = 1 << 15  # with up to this many vectors, all are compared at once
+FEW_VECTORS = 1 << 15  # with up to this many vectors, all are compared at once
 _SPARSE = 16
 
 Cosines = NDArray[np.float32]
@@ -33,7 +33,7 @@ class Likeness:
     The comparison starts in another thread when the object is created.
     """
 
-    def __init__(self, snapshot: Snapshot, vector: Vectors, limit: int = _FEW) -> None:
+    def __init__(self, snapshot: Snapshot, vector: Vectors, limit: int = FEW_VECTORS) -> None:
         """Start the comparison. If the index has at most `limit` vectors, all are compared at
         once.
         """

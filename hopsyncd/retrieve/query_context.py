@@ -18,7 +18,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import QuestionTable
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import find_sentence_spans
-from hopsyncd.retrieve.likeness import Likeness, NearPassages
+from hopsyncd.retrieve.likeness import FEW_VECTORS, Likeness, NearPassages
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
 from hopsyncd.retrieve.term_matches import (
     K1,
@@ -257,9 +257,12 @@ class QueryContext:
         snapshot: Snapshot,
         read: Read,
         encode: Encode | None = None,
+        *,
+        needs_all_cosines: bool = False,
     ) -> Self:
-        """Compare the question with the snapshot."""
-        likeness = Likeness(snapshot, vector)  # starts a thread that compares vectors
+        """Compare the question with the snapshot, or with all vectors if `needs_all_cosines`."""
+        limit = len(snapshot.index.vectors) if needs_all_cosines else FEW_VECTORS
+        likeness = Likeness(snapshot, vector, limit)  # starts a thread that compares vectors
         content = drop_foreign_function_words(question)
         forms = match_other_forms(snapshot, content, read)
         words = look_up_words(snapshot, content, forms.rows_by_term)

@@ -102,10 +102,23 @@ class SearchTools:
         """Drop sentences of the question that resemble no passage of the version."""
         return drop_unrelated_sentences(question, lambda part: fit(head, self.vector(part)))
 
-    def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
-        """Compare the question with the version."""
-        read = partial(self.passages.read, connection)
-        return QueryContext.build(question, self.vector(question), head, read, self.vectors)
+    def context(
+        self,
+        connection: Connection,
+        head: Snapshot,
+        question: str,
+        *,
+        needs_all_cosines: bool = False,
+    ) -> QueryContext:
+        """Compare the question with the version, or with all vectors if `needs_all_cosines`."""
+        return QueryContext.build(
+            question,
+            self.vector(question),
+            head,
+            partial(self.passages.read, connection),
+            self.vectors,
+            needs_all_cosines=needs_all_cosines,
+        )
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
         """Encode texts like `vectors`, and release `walk_lock` meanwhile. The caller must hold the

@@ -10,6 +10,8 @@ import pytest
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.vectors import Codes, VectorTable
+from hopsyncd.retrieve import query_context
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import QueryContext
@@ -21,7 +23,16 @@ from hopsyncd.retrieve.strategies.statements import (
     search_paths,
 )
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.records import Direction, PassageId, Question, QuestionId, QuestionSet, SetId, to_grid
+from store.records import (
+    Direction,
+    PassageId,
+    Question,
+    QuestionId,
+    QuestionSet,
+    SetId,
+    Vectors,
+    to_grid,
+)
 from tests.fakes.indexed import asked, document, indexed
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
@@ -62,6 +73,27 @@ def graph_of(
 def ids(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
     found: list[int] = graph.ids(np.array(statements, dtype=np.int64)).tolist()
     return found
+
+
+@pytest.mark.parametrize("search", [STATEMENT, TOPIC])
+def test_a_search_by_statements_compares_all_vectors_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: Search
+) -> None:
+    compared, start = list[int](), VectorTable.start_cosines
+
+    def count(vectors: VectorTable, vector: Vectors, codes: Codes) -> object:
+        compared.append(len(codes))
+        return start(vectors, vector, codes)
+
+    stack = Stack(tmp_path / "s.db", MemoryConnector({"rome.md": b"Rome met Caesar in Oslo.\n"}))
+    stack.sync()
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
+    engine.publish(stack.writer.make_snapshot(stack.head))
+    monkeypatch.setattr(query_context, "FEW_VECTORS", 0)
+    monkeypatch.setattr(VectorTable, "start_cosines", count)
+    engine.query("Who met Caesar?", 5, search)
+    assert compared == [len(stack.writer.index.vectors)]
+    stack.close()
 
 
 def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:

@@ -457,7 +457,7 @@ def search_statements(
     if search.rerank == "cross-encoder":
         tools.require_reranker()
         scores = partial(tools.rerank_scores, question, notes=request.notes)
-    context = tools.context(request.connection, request.snapshot, question)
+    context = tools.context(request.connection, request.snapshot, question, needs_all_cosines=True)
     graph = StatementGraph(context, tools.vector(question))
     starts = find_starts(graph, search.top_k)
     return search_by_statements(request.connection, graph, starts, request.k, search, scores)
