@@ -1,10 +1,10 @@
 """Saves the live index on disk, so that a start need not rebuild it.
 
-The saved index is derived data. It is used only if every digest matches the manifest, and the
-database has the same stamp for the index's version as when the index was saved. Otherwise the index
-is built from the database. A query worker does not check digests that the daemon has checked. A
-save deletes the manifest before it replaces any other file, and
-writes the new manifest last. So after a crash at any step, an incomplete index is never used.
+The saved index is derived data. The daemon uses it only if every digest matches the manifest, and
+the database has the same stamp for the index's version as when the index was saved. Otherwise the
+index is built from the database. A query worker does not check the digests of files that the daemon
+checked or wrote in the last hour. A save deletes the manifest before it replaces any other file,
+and writes the new manifest last. So after a crash at any step, an incomplete index is never used.
 
 The vectors are in memory-mapped files, to which the owner of the index writes. Rows after the saved
 number of rows are ignored. The other columns and the texts, as of a version, are in two files that
@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -69,6 +70,7 @@ _MORE_VECTORS = 1.02
 _FEWEST_VECTORS = 4096
 _PAUSE_FACTOR = 2.0  # Pause for queries for at most this multiple of the saving time.
 _ROWS_AT_ONCE = 1 << 14  # Rows of an array that are read at once for a digest.
+_TRUSTED_S = 3600.0  # Query workers check files again this long after the last check.
 _TEXTS_AT_ONCE = 1 << 12  # Other threads wait while this number of texts is encoded as JSON.
 
 Layout = Mapping[str, tuple[str, int, int, int]]
@@ -82,21 +84,27 @@ class SavedIndex:
     """The folder with the saved index of a database. Only the process with `is_owned` changes the
     files; all other processes read them.
 
-    `checked` is the digest of the manifest of the last files that this process has checked or
-    written, or empty. Another process that has it as `trusted` does not check these files again.
+    Another process that has the value of `checked` as `trusted` does not compute the digests of
+    these files. So for an hour after a check or a save, it does not notice damage on the disk.
     """
 
     def __init__(self, folder: Path, *, is_owned: bool = True, trusted: str = "") -> None:
         self.folder = folder
         self._is_owned = is_owned
         self.trusted = trusted
-        self.checked = ""
+        self._checked, self._checked_s = "", 0.0
         self.version = 0  # the version of the saved files; 0 if there are none
         self._entries = 0  # the number of rows at the last save
         self._is_mapped = False
         self._is_kept = True  # whether all vectors are in the files
         self._files: dict[str, int] = {}  # by name: the inodes of the mapped vector files
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
+
+    @property
+    def checked(self) -> str:
+        """The digest of the manifest of the files that this process has checked or written in the
+        last hour, or an empty string."""
+        return self._checked if time.monotonic() < self._checked_s + _TRUSTED_S else ""
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
         """Return the index at version `until`: the saved index, updated to that version, or a new
@@ -215,10 +223,11 @@ class SavedIndex:
         (self.folder / _MANIFEST).unlink(missing_ok=True)
         for name in (_COLUMNS, _TEXTS):
             (self.folder / f"{name}.new").replace(self.folder / name)
-        new, digest = self.folder / f"{_MANIFEST}.new", _digest_of(manifest)
-        new.write_text(json.dumps({**manifest, _DIGEST: digest}), encoding="utf-8")
+        manifest_digest = _compute_manifest_digest(manifest)
+        new = self.folder / f"{_MANIFEST}.new"
+        new.write_text(json.dumps({**manifest, _DIGEST: manifest_digest}), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
-        self.checked = digest
+        self._checked, self._checked_s = manifest_digest, time.monotonic()
         return frozen.move(self._columns(layout), _read_lengths(layout))
 
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
@@ -292,7 +301,7 @@ class SavedIndex:
     def forget(self) -> None:
         """Delete the saved index from disk."""
         self._cancel_saving()
-        self.version = 0
+        self.version, self._checked = 0, ""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._entries = 0
 
@@ -334,9 +343,10 @@ class SavedIndex:
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [column[: lengths[name]] for name, column in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
-        if not self._is_trusted(manifest[_DIGEST]) and _compute_digests(parts) != digests:
-            raise ValueError("the files do not match their digests")
-        self.checked = manifest[_DIGEST]
+        if not self._is_trusted(manifest[_DIGEST]):
+            if _compute_digests(parts) != digests:
+                raise ValueError("the files do not match their digests")
+            self._checked, self._checked_s = manifest[_DIGEST], time.monotonic()
         *names, properties = json.loads(text)
         index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
         index.vocabulary = dict.fromkeys(words)
@@ -457,11 +467,11 @@ def _make_digest() -> "hashlib.blake2b":
 def _check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError if the manifest does not match its digest. A wrong type or capacity of a
     column would not change the digest of its values."""
-    if _digest_of(manifest) != manifest[_DIGEST]:
+    if _compute_manifest_digest(manifest) != manifest[_DIGEST]:
         raise ValueError("the manifest does not match its digest")
 
 
-def _digest_of(manifest: Mapping[str, Any]) -> str:
+def _compute_manifest_digest(manifest: Mapping[str, Any]) -> str:
     """Compute the digest of a manifest without the digest that it contains."""
     digest = _make_digest()
     digest.update(json.dumps({**manifest, _DIGEST: None}).encode())

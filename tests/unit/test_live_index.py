@@ -277,6 +277,17 @@ def test_files_that_were_saved_count_as_checked(kept: Kept) -> None:
     owner.save(stamp(connection, 2), index, generation.encoder)
     manifest = json.loads((kept.folder / "manifest.json").read_text("utf-8"))
     assert owner.checked == manifest["digest"] != loaded
+    owner.forget()
+    assert not owner.checked
+
+
+def test_files_do_not_count_as_checked_for_more_than_an_hour(kept: Kept) -> None:
+    owner = SavedIndex(kept.folder)
+    owner.load(kept.stack.connection, kept.stack.maker.generation, 1)
+    owner._checked_s -= 3500
+    assert owner.checked
+    owner._checked_s -= 200
+    assert not owner.checked
 
 
 def test_another_process_adds_a_quarter_of_the_rows_without_copying_the_vectors(kept: Kept) -> None:
