@@ -13,8 +13,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from hopsyncd.api import query_workers
-from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings, _Copy
+from hopsyncd.api.query_process import (
+    AskMessage,
+    QueryMessage,
+    UpdateMessage,
+    Wanted,
+    WorkerSettings,
+    _Copy,
+)
 from hopsyncd.api.query_workers import QueryWorkers, worker_version
+from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest import saved_index
 from hopsyncd.ingest.index_loading import follow
@@ -420,6 +428,31 @@ def test_the_daemon_tells_workers_which_files_it_has_checked(
     for _ in range(3):
         workers._start()
     assert told == [*"abc"]
+
+
+def test_an_update_says_which_files_the_daemon_has_checked(tmp_path: Path) -> None:
+    said, saved = list[str](), SavedIndex(tmp_path)
+    saved._checked, saved._checked_s = "a", time.monotonic()
+
+    class Behind:
+        version, busy = 1, False
+
+        def exchange(self, message: UpdateMessage, patience_s: float) -> int:
+            said.append(message.checked)
+            return message.version
+
+    config = Config.model_validate(
+        {"daemon": {"data_dir": str(tmp_path)}, "limits": {"workers": 1}}
+    )
+    workers = query_workers.query_workers(config, saved)
+    assert workers._find_checked() == saved.checked
+    workers._workers.append(Behind())  # type: ignore[arg-type]
+    with workers._changed:
+        workers._update_in_background(2)
+        assert workers._changed.wait_for(lambda: workers._workers[0].version == 2, 20)
+        workers._workers.clear()
+    workers.close()
+    assert said == ["a"]
 
 
 def test_a_worker_behind_its_saved_index_applies_no_change_twice(
