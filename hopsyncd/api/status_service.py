@@ -23,7 +23,7 @@ from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.backup_schedule import Backups
 from hopsyncd.ingest.generation_switch import SwitchProgress
-from hopsyncd.ingest.source_scheduler import BACKUP, name_full_scan_job, scan_job
+from hopsyncd.ingest.source_scheduler import BACKUP, name_full_scan_job, name_scan_job
 from hopsyncd.ingest.sync_worker import UPGRADE
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
@@ -203,7 +203,7 @@ class StatusService:
             describe_source(
                 restrict_source(connection, row, head, hidden),
                 row.name in names,
-                next_ms.get(scan_job(row.name)),
+                next_ms.get(name_scan_job(row.name)),
                 watch_as_seen(self._watchers.status(row.name), acl.shows_whole(row.name)),
                 rights.get(row.name),
             )
@@ -309,13 +309,13 @@ class StatusService:
             job(name)
             for name in {source.name for source in state.config.sources} | removed
             if name in removed or not caller.acl.shows(name)
-            for job in (scan_job, name_full_scan_job)
+            for job in (name_scan_job, name_full_scan_job)
         }
         visible_jobs = {
             job(source.name)
             for source in state.config.sources
             if caller.acl.shows_whole(source.name)
-            for job in (scan_job, name_full_scan_job)
+            for job in (name_scan_job, name_full_scan_job)
         }
         return {
             "jobs": [

@@ -4,8 +4,8 @@ A query takes the interpreter's lock hundreds of times. Each time, the query wou
 that reads many files or compares many vectors. So the query would take several times as long, even
 if processors are idle. Threads that do bulk work therefore release the lock soon, and pause while
 queries run. Pauses are proportional to the work done, so the work still finishes. Pauses are rare
-and long, so most queries do not overlap with the work at all. When the process ends, the work is
-abandoned.
+and long, so most queries do not overlap with the work at all. The work is abandoned when the
+process ends, or when more urgent work waits for it.
 """
 
 import sys
@@ -145,7 +145,7 @@ def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
 
     Any thread may call the returned function. Threads that share the function also pause for each
     other's work. So together they use no more processor time than a single thread. Raises
-    ProcessEnds if the process is ending.
+    ProcessEnds if the process is ending, and Preempted as `yielding_to_queries` says.
     """
     pause: _Pause | None = getattr(_thread, "pause", None)
     if pause is None:

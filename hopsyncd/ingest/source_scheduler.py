@@ -169,7 +169,7 @@ _EDITS = 8
 _MAX_PARTS = 2000  # With more changed paths than this, the whole source is listed.
 
 
-def scan_job(source: str) -> str:
+def name_scan_job(source: str) -> str:
     return f"scan {source}"
 
 
@@ -255,7 +255,7 @@ class _Due:
 
     @property
     def scan(self) -> str:
-        return scan_job(self.source.name)
+        return name_scan_job(self.source.name)
 
     @property
     def full_scan(self) -> str:

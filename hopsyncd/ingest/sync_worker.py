@@ -23,7 +23,7 @@ from hopsyncd.ingest.source_scheduler import (
     Timetable,
     make_future,
     name_full_scan_job,
-    scan_job,
+    name_scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Interruptions, Stopping
@@ -309,7 +309,7 @@ class SyncWorker:
     ) -> Timetable:
         jobs = {chore.name: chore.when for chore in chores}
         for task in tasks:
-            jobs[scan_job(task.source.name)] = task.when
+            jobs[name_scan_job(task.source.name)] = task.when
             if task.full_when:
                 jobs[name_full_scan_job(task.source.name)] = task.full_when
         return Timetable(sync.connection, jobs, self._clocks, self._chores.running)

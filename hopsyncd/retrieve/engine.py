@@ -88,8 +88,8 @@ class Engine:
     """Searches one database. Thread-safe.
 
     `llm` and `reranker` are used only by searches that request them. Whether ACL views are computed
-    in advance depends on the `writer`. They are loaded from the folder `saved_views`, and saved
-    there if `owns_views`.
+    in advance depends on the `writer`. ACL views are loaded from the folder `saved_views`, and
+    saved there if `owns_views`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.web.sessions import Person
 from store.access_rules import OPEN
-from tests.unit.test_guard import APP, MEMBER, OWNER, RECORDED, _from, config, remote_guard
+from tests.unit.test_access_guard import APP, MEMBER, OWNER, RECORDED, _from, config, remote_guard
 
 ANN = Person("ann", "read", ("board",))
 FOR_BROWSER = {BROWSER_HEADER: "192.0.2.7"}
