@@ -202,9 +202,9 @@ def _read_blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def refuse_empty(data: bytes, media_type: str) -> None:
-    """Raise DocumentUnreadable if a document has no bytes, although programs save documents of this
-    type with some."""
-    if not data and strip_parameters(media_type) in _BINARY:
+    """Raise DocumentUnreadable if a PDF, an Office file or an e-book has 0 bytes."""
+    kind = strip_parameters(media_type)
+    if not data and (kind in _BINARY or kind in OFFICE_TYPES):
         raise DocumentUnreadable(
             "the document",
             "the file is empty: it has 0 bytes",

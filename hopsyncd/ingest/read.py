@@ -118,12 +118,12 @@ def read_step(
     if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
-        blocks = _extract_blocks(fetched, extract)
+        refuse_empty(fetched.data, fetched.media_type)
+        blocks = extract(fetched.data, fetched.media_type)
     except DocumentUnreadable as problem:
         return Reading(replace(seen, why=problem.why, hint=problem.hint))
     except ReaderUnavailable as problem:
-        seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
-        return Reading(seen, waits=True)
+        return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint), waits=True)
     seen = replace(seen, skipped=json.dumps(count_skipped(blocks), sort_keys=True))
     titled = with_title(blocks, _title_of(fetched, item.id, blocks), 1)
     pieces = _cut(titled, passage_tokens, yield_to_edits)
@@ -143,11 +143,6 @@ def read_step(
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_choose_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
-
-
-def _extract_blocks(fetched: Fetched, extract: Extract) -> tuple[Block, ...]:
-    refuse_empty(fetched.data, fetched.media_type)
-    return extract(fetched.data, fetched.media_type)
 
 
 def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:

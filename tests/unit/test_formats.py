@@ -28,6 +28,9 @@ from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
 MUTATIONS = int(os.environ.get("HOPSYNCD_MUTATIONS", "300"))
+ALL = FileSettings(include=("*",))
+GOOD_PDF = next(sample.data for sample in SAMPLES if sample.name == "a.pdf")
+EMPTY = "the file is empty: it has 0 bytes"
 SOON_S = Limits().wall_s * 0.8
 
 
@@ -139,26 +142,28 @@ def test_a_bomb_of_entities_is_refused(process: ExtractionProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "problem"),
+    ("name", "good", "data", "problem"),
     [
-        (b"%PDF-1.7 no more", "Not a valid PDF"),
-        (b"", "the file is empty: it has 0 bytes"),
+        ("a.pdf", GOOD_PDF, b"%PDF-1.7 no more", "Not a valid PDF"),
+        ("a.pdf", GOOD_PDF, b"", EMPTY),
+        ("a.msg", b"Subject: Dues\n\nThe harbour dues rise.", b"", EMPTY),
+        ("a.doc", b"The harbour dues rise.", b"", EMPTY),
     ],
 )
 def test_a_damaged_document_is_named_and_keeps_its_last_good_version(
-    tmp_path: Path, process: ExtractionProcess, data: bytes, problem: str
+    tmp_path: Path, process: ExtractionProcess, name: str, good: bytes, data: bytes, problem: str
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    file = notes / "a.pdf"
-    file.write_bytes(next(sample.data for sample in SAMPLES if sample.name == "a.pdf"))
-    stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
+    file = notes / name
+    file.write_bytes(good)
+    stack = Stack(tmp_path / "s.db", FolderConnector(notes, ALL), extract=process.extract)
     stack.sync()
     before = stack.head.passages
     file.write_bytes(data)
     stack.sync()
-    assert stack.head.passages == before
-    why = stack.connection.execute("SELECT why FROM seen WHERE path = 'a.pdf'").fetchone()[0]
+    assert stack.head.passages == before > 0
+    (why,) = stack.connection.execute("SELECT why FROM seen").fetchone()
     assert why == problem
     stack.close()
 
