@@ -52,7 +52,15 @@ def test_form_values_stand_beside_their_labels_and_notes_are_kept() -> None:
     [
         ("Tides: annual report 2025", "heading"),
         ("PEATFLUX 3: assimilation of rain", "heading"),
+        ("Photonics 2025: outlook", "heading"),
+        ("Charter 77: a history", "heading"),
+        ("Tablets 2024: survey", "heading"),
         ("Figure 1: Rain", "paragraph"),
+        ("Figure 3-1: Rain", "paragraph"),
+        ("Figures 3\u20134: Rain", "paragraph"),
+        ("Table A1: Rain", "paragraph"),
+        ("Tabelle 2a: Rain", "paragraph"),
+        ("Abb. 4: Rain", "paragraph"),
         ("Total: 8.214,00", "paragraph"),
     ],
 )
