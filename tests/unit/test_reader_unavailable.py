@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 import time
 from contextlib import closing
 from email.message import EmailMessage
@@ -13,6 +14,7 @@ from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.media_types import MAIL, PDF, XLSX
+from hopsyncd.formats.sandbox import reader_process
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
@@ -130,6 +132,20 @@ def test_the_trial_says_which_types_cannot_be_read_and_notes_when_they_can(mende
     mended.touch()
     try_readers(unavailable, command)
     assert not unavailable
+
+
+def test_the_trial_runs_although_a_reader_of_text_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load() -> None:
+        raise ImportError("no module docutils")
+
+    tried = threading.Event()
+    monkeypatch.setattr(reader_process, "load_text_readers", load)
+    monkeypatch.setattr(reader_process, "_TRIAL_AFTER_S", 0)
+    monkeypatch.setattr(reader_process, "try_readers", lambda _: tried.set())
+    reader_process.try_readers_soon({})
+    assert tried.wait(10)
 
 
 def test_each_sample_file_can_be_read() -> None:

@@ -115,7 +115,7 @@ class ExtractionProcess:
 
     def preview_page(self, data: bytes, page: int, text: str) -> Block:
         """Render a page of a PDF as a picture in base64, and find `text` on that page (see
-        page_preview).
+        pdf_page.preview_page).
 
         Raises DocumentUnreadable, or ReaderUnavailable if PDFs cannot be read at all.
         """
@@ -370,7 +370,10 @@ def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> Non
     avoid delaying the daemon's start."""
 
     def load_and_try() -> None:
-        load_text_readers()
+        try:
+            load_text_readers()
+        except Exception:  # Extraction reports which types cannot be read.
+            log.exception("a reader of text cannot be loaded")
         time.sleep(_TRIAL_AFTER_S)
         try_readers(unavailable)
 
