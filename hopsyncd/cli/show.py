@@ -123,12 +123,27 @@ def _when_removed(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
             continue
         if changes and changes[0]["what"] == "removed":
             number = changes[0]["version"]
+            why = f"version {number} removed or renamed the document"
+            kept = _find_kept(client, name, path, number)
+            if kept is None:
+                return f"{why}, and no kept version has it", "`hopsyncd log` lists the versions"
             shown = shlex.quote(f"{name}: {path}")
-            return (
-                f"version {number} removed or renamed the document",
-                f"`hopsyncd show {shown} --at {number - 1}` prints its last text",
-            )
+            return why, f"`hopsyncd show {shown} --at {kept}` prints its last text"
     return None
+
+
+def _find_kept(client: Client, source: str, path: str, before: int) -> int | None:
+    """Return the newest kept version before this version, or None if it lacks the document."""
+    versions = client.log(limit=100, before=before)["versions"]
+    kept = next((row["version"] for row in versions if row["collected"] is None), None)
+    try:
+        if kept is not None:
+            client.document(source, path, at=str(kept))
+    except RequestFailed as error:
+        if error.status != 404:
+            raise
+        return None
+    return kept
 
 
 def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
