@@ -211,27 +211,32 @@ def _read_tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
     Two tables can touch at a corner if they share no column. Tables that are side by side have an
     empty column between them and begin or end in different rows.
     """
-    filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
+    pending = [(rows, _find_filled(rows))]
+    while pending:
+        part, filled = pending.pop()
+        if number := _find_corner(filled, len(part)):
+            below = {
+                column: (first - number, last - number)
+                for column, (first, last) in filled.items()
+                if first >= number
+            }
+            above = {column: reach for column, reach in filled.items() if reach[0] < number}
+            pending += (part[number:], below), (part[:number], above)
+            continue
+        tables = _group_columns_by_table(filled)
+        for columns in tables:
+            cut = [_cut(row, columns) for row in part]
+            yield from _read_sheet(cut) if len(tables) > 1 else read_sheet(cut)
+
+
+def _find_filled(rows: Sequence[SheetRow]) -> dict[int, tuple[int, int]]:
+    """Return the first and the last row with text of each column that has text."""
+    filled: dict[int, tuple[int, int]] = {}
     for number, row in enumerate(rows):
         for column, cell in enumerate(row.cells):
             if cell is None or cell.text:
                 filled[column] = (filled.get(column, (number, 0))[0], number)
-    start = 0
-    while number := _find_corner(filled, len(rows) - start):
-        yield from _read_tables(rows[start : start + number])
-        filled = {
-            column: (first - number, last - number)
-            for column, (first, last) in filled.items()
-            if first >= number
-        }
-        start += number
-    parts = _group_columns_by_table(filled)
-    for columns in parts:
-        part = [_cut(row, columns) for row in rows[start:]]
-        if len(parts) > 1:
-            yield from _read_sheet(part)
-        else:
-            yield from read_sheet(part)
+    return filled
 
 
 def _group_columns_by_table(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:

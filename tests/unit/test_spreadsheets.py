@@ -4,6 +4,7 @@ import inspect
 import io
 import sys
 import zipfile
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from time import process_time
 from typing import Any
@@ -139,11 +140,22 @@ def test_a_single_row_next_to_a_table_is_not_a_table() -> None:
     assert rows(read(book)) == ["Hut: Skarvbu | Beds: Ternebu | Open | Closed"]
 
 
-def test_many_tables_that_touch_at_corners_need_no_deep_recursion() -> None:
-    empty, tables = SheetCell(""), 150
+TABLES = 150
+COLUMNS = {
+    "to the right": range(TABLES),
+    "to the left": range(TABLES, 0, -1),
+    "zigzag inwards": [step // 2 if step % 2 else TABLES - step // 2 for step in range(TABLES)],
+    "zigzag outwards": [
+        TABLES // 2 + (step // 2 if step % 2 else -1 - step // 2) for step in range(TABLES)
+    ],
+}
+
+
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_many_tables_that_touch_at_corners_need_no_deep_recursion(columns: Sequence[int]) -> None:
     steps = [
-        SheetRow(2 * step + below, 2 * step + below, (*[empty] * step, SheetCell(text)))
-        for step in range(tables)
+        SheetRow(2 * step + below, 2 * step + below, (*[SheetCell("")] * column, SheetCell(text)))
+        for step, column in enumerate(columns)
         for below, text in enumerate(("Fee", "3"))
     ]
     limit = sys.getrecursionlimit()
@@ -152,7 +164,7 @@ def test_many_tables_that_touch_at_corners_need_no_deep_recursion() -> None:
         read_blocks = [*_read_tables(steps)]
     finally:
         sys.setrecursionlimit(limit)
-    assert [block.text for block in read_blocks] == ["Fee", "3"] * tables
+    assert [block.text for block in read_blocks] == ["Fee", "3"] * TABLES
 
 
 def test_a_million_empty_rows_take_little_longer_than_to_walk_through_them() -> None:
