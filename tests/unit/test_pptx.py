@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pptx
@@ -26,6 +27,20 @@ def saved(fill: Callable[[Any], None], layout: int = 6) -> tuple[Block, ...]:
     buffer = io.BytesIO()
     deck.save(buffer)
     return extract(buffer.getvalue(), PPTX)
+
+
+def test_dates_of_the_template_of_python_pptx_are_not_dates_of_the_document() -> None:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[5])
+    slide.shapes.title.text = "The dues rise."
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    (block, *_) = extract(buffer.getvalue(), PPTX)
+    assert {"created", "modified"}.isdisjoint(dict(block.properties))
+    deck.core_properties.modified = datetime(2013, 12, 24, tzinfo=UTC)
+    deck.save(buffer := io.BytesIO())
+    (block, *_) = extract(buffer.getvalue(), PPTX)
+    assert ("modified", "2013-12-24T00:00:00Z") in block.properties
 
 
 def blocks_of(shapes: str, **parts: str) -> list[tuple[str, str]]:
