@@ -5,6 +5,7 @@ import pytest
 from connectors.media_type import is_text_name, media_type
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
+from hopsyncd.models.questions import find_sentence_spans
 
 ORG = """#+TITLE: Harbour notes
 #+AUTHOR: Ada
@@ -145,6 +146,16 @@ def test_the_entries_of_a_bibliography_are_items() -> None:
         ("[open] Ada Lovelace (eds.): Not closed.", 9),
         ("[last] May 1999: Last.", 11),
     ]
+
+
+def test_authors_year_and_title_of_a_reference_are_one_sentence() -> None:
+    (block,) = read(
+        "@article{dahl, author={Dahl, Ida Marie and Berg, O.}, title={Rain in bogs.},"
+        " year={2021}, journal={J. Ecol. Res.}, abstract={We measure rain in two bogs.}}",
+        "refs.bib",
+    )
+    (start, end), *_ = find_sentence_spans(block.text)
+    assert block.text[start:end].startswith("[dahl] Ida Marie Dahl, O. Berg (2021): Rain in bogs, ")
 
 
 @pytest.mark.parametrize("end", ["", ",", " ,\n", "\n}\n@misc{b, title={Other}}"])
