@@ -138,6 +138,16 @@ def hop_reason(question: str) -> str:
     return question.removeprefix("Then ")
 
 
+def describe_offered_filter(offered_filter: str) -> str:
+    """Return the words that describe what an offered date filter leaves.
+
+    >>> describe_offered_filter("created-since:2026-03")
+    'only documents dated in that period'
+    """
+    which = "dated" if offered_filter.startswith("created-") else "that changed"
+    return f"only documents {which} in that period"
+
+
 def plural(number: int, noun: str) -> str:
     """Format a number with its noun.
 

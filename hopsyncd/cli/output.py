@@ -22,7 +22,7 @@ from hopsyncd.client.opening import target_of
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.config.values import Match
-from hopsyncd.display import mail_subject, plural, title_of
+from hopsyncd.display import describe_offered_filter, mail_subject, plural, title_of
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
 
@@ -310,9 +310,11 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         options = " ".join(
             f"--{part.replace(':', ' ')}" for part in query["offered_filter"].split()
         )
-        is_own_day = query["offered_filter"].startswith("created-")
-        which = "dated" if is_own_day else "that changed"
-        echo_line(f"For only documents {which} in that period, add {options}", fg="cyan", err=True)
+        echo_line(
+            f"For {describe_offered_filter(query['offered_filter'])}, add {options}",
+            fg="cyan",
+            err=True,
+        )
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"

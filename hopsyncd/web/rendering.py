@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hopsyncd.display import (
+    describe_offered_filter,
     document_name,
     full_time,
     plural,
@@ -48,6 +49,7 @@ def make_templates(**shared: Any) -> Environment:
     )
     templates.trim_blocks = templates.lstrip_blocks = True
     templates.globals.update(
+        describe_offered_filter=describe_offered_filter,
         plural=plural,
         title_of=_title,
         document_name=document_name,
