@@ -154,7 +154,7 @@
       // When the user leaves the page, requests fail first. Turns that fail then are not kept.
       if (error instanceof TypeError) await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       turn.state = error.name === "AbortError" ? "stopped" : "failed";
-      turn.why = error instanceof TypeError ? "The page's server does not answer" : error.message;
+      turn.why = error instanceof TypeError ? "The server does not answer" : error.message;
     }
     if (request === controller) request = null;
     if (thread?.turns.includes(turn)) {
