@@ -108,10 +108,10 @@ class LiteralMatches:
 
     scores: (n,) BM25 by passage row; empty if no passage has a part. worth: for each row that was
     read, the share of the query's weight that the passage has. literal: the same share, where a
-    part counts only as typed, and dates and names count in any form. complete: the rows that have
-    every part as typed. whole: the rows that have the query as one phrase. defining: the rows that
-    define a code of the query. absent: the parts that no visible passage has. forms: other forms of
-    the query's words.
+    part counts only as typed, and dates and names count in any form. complete, whole, defining: of
+    the rows that were read, those that have every part as typed, those that have the query as one
+    phrase, and those that define a code of the query. absent: the parts that no visible passage
+    has. forms: other forms of the query's words.
     """
 
     query: QueryWords
