@@ -186,14 +186,14 @@ class SearchViews(View):
         """
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
         ends = {passage["id"]: passage for passage in near["passages"]}
-        related = dict[str, Mapping[str, Any]]()
+        related = dict[tuple[str | None, str | None], Mapping[str, Any]]()
         for edge in near["edges"]:
             if passage["id"] not in (edge["from"], edge["to"]):
                 continue
             leaves = edge["from"] == passage["id"]
             end = ends[edge["to"] if leaves else edge["from"]]
-            key = f"{end['source']}/{end['document']}"
-            if end["document"] == passage["document"] or key in related:
+            key = (end["source"], end["document"])
+            if key == (passage["source"], passage["document"]) or key in related:
                 continue
             full = {**end, "text": end["start"]}
             name = shared_name(passage, full)
