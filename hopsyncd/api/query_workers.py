@@ -65,8 +65,10 @@ class _Worker:
     def ask(self, message: QueryMessage | AskMessage, compute: Given, patience_s: float) -> Any:
         """Send a query to the worker. Returns None if the worker cannot answer.
 
-        compute: returns the model results that the worker requests. Raises OSError or EOFError if
-        no reply comes.
+        compute: returns the model results that the worker requests.
+        patience_s: the most seconds to wait for each reply.
+
+        Raises OSError or EOFError if the worker does not reply.
         """
         reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):

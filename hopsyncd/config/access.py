@@ -39,7 +39,9 @@ def _check_listen_address(address: str, info: ValidationInfo) -> str:
 
 def _check_host_name(name: str) -> str:
     if not _HOST_NAME.fullmatch(name):
-        raise ValueError("the value must be a host name, without a scheme and a port")
+        raise ValueError(
+            "the value must be a host name without a scheme or port, such as search.example.org"
+        )
     return name.lower()
 
 

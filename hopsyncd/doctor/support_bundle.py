@@ -152,7 +152,10 @@ def _log(config: Config, redactor: Redactor) -> str:
     """Return the last lines of the log file, without the fields that hopsyncd's source does not
     name."""
     if config.daemon.log_file is None:
-        return "daemon.log_file is not set: the log is in the journal or at the terminal\n"
+        return (
+            "This bundle has no log, because daemon.log_file is not set. Attach the output of"
+            " journalctl, or of the terminal in which the daemon runs.\n"
+        )
     with config.daemon.log_file.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
         lines = file.read().decode("utf-8", "replace").splitlines()[-_LOG_LINES:]

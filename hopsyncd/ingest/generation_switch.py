@@ -165,6 +165,6 @@ class GenerationSwitch:
         self._failures += 1
         self.due_s = self._clock_s() + wait_s
         if self._problem != str(error):
-            log.error("switching to the new models failed; it will be retried", why=str(error))
+            log.error("the switch to the new models failed and will be retried", why=str(error))
         self._problem = str(error)
         self._note()

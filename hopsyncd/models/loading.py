@@ -334,7 +334,7 @@ def _read_key(variable: str) -> str:
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"Cannot use the key in the environment variable {variable}",
-            "the key contains characters that are not allowed",
+            "the key contains a control character, such as a line break, or is not ASCII",
             "Set the variable to the key alone, on one line and without quotes",
         )
     return key

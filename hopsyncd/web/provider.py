@@ -304,7 +304,7 @@ class Provider:
             return reply
         if method == "POST" and 400 <= status < 500:
             kind = reply.get("error") if isinstance(reply, dict) else None
-            raise _refusal(f"the token endpoint answers {status} ({kind!r})")
+            raise _refusal(f"the provider's token endpoint returned {status}, error {kind!r}")
         raise provider_down(f"{address}: the response with status {status} is not usable")
 
 

@@ -73,7 +73,9 @@ def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> No
 
 def test_a_missing_database_is_not_replaced_silently(path: Path) -> None:
     path.unlink()
-    with pytest.raises(VersionsLost, match="version 6 was acknowledged, but the file is missing"):
+    with pytest.raises(
+        VersionsLost, match="version 6 was committed, but the database file is missing"
+    ):
         open_writer(path)
     assert not path.exists()
 

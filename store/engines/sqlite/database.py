@@ -332,7 +332,7 @@ def _refuse_loss(path: Path) -> None:
     if not path.exists():
         if known.version:
             raise versions_lost_error(
-                path, f"version {known.version} was acknowledged, but the file is missing"
+                path, f"version {known.version} was committed, but the database file is missing"
             )
         return
     # Read-only: on closing, a writer would checkpoint the readable part of a damaged log.
@@ -462,6 +462,6 @@ def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
             raise WriterBusy(
                 f"Cannot write to {path}",
                 "another hopsyncd process is writing to the database",
-                "Stop that process, or use another HOPSYNCD_HOME",
+                "Stop that process, or set HOPSYNCD_HOME to another folder",
             ) from error
         yield lock
