@@ -470,4 +470,6 @@ def test_the_time_for_many_definitions_is_linear(monkeypatch: pytest.MonkeyPatch
         assert len(found) == count + 1
         return process_time() - begin_s
 
-    assert time_s(160_000) < 24 * min(time_s(20_000) for _ in range(3))
+    # Eight times the work; quadratic time would take 64 times as long.
+    slow_s = min(time_s(160_000) for _ in range(3))
+    assert slow_s < 40 * min(time_s(20_000) for _ in range(3))
