@@ -31,7 +31,13 @@ def join_justified(spans: Iterable[Span]) -> list[Span]:
     rows = [list(_merge_runs(row)) for row in group_rows(spans)]
     joined: list[Span] = []
     for index, row in enumerate(rows):
-        near = [*rows[max(index - _NEAR_ROWS, 0) : index], *rows[index + 1 :][:_NEAR_ROWS]]
+        if all(len(parts) == 1 for parts, _ in row):
+            joined += [span for _, span in row]
+            continue
+        near = [
+            *rows[max(index - _NEAR_ROWS, 0) : index],
+            *rows[index + 1 : index + 1 + _NEAR_ROWS],
+        ]
         for parts, merged in row:
             beside = [
                 others for other in near for others, line in other if _have_same_edges(merged, line)
@@ -46,13 +52,13 @@ def _merge_runs(row: Sequence[Span]) -> Iterator[tuple[Sequence[Span], Span]]:
     span that they make together."""
     start = 0
     while start < len(row):
-        end = _end_of_run(row[start : start + _MAX_PARTS]) + start
+        end = start + (_count_run(row[start:]) if len(row) <= _MAX_PARTS else 1)
         run = row[start:end]
         yield run, _merge(run) if len(run) > 1 else row[start]
         start = end
 
 
-def _end_of_run(row: Sequence[Span]) -> int:
+def _count_run(row: Sequence[Span]) -> int:
     """Return the number of spans, from the first, that have equal spaces and different widths, or
     else 1.
 

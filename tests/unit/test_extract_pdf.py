@@ -380,27 +380,3 @@ def test_ranges_of_codes_may_cross_a_byte_as_macos_writes_them(
     ).replace(b"MAP", b"<<%b/Length %d>>\nstream\n%b\nendstream" % (filters, len(packed), packed))
     (block,) = extract(made, PDF)
     assert block.text == "ABCDz"
-
-
-def test_justified_lines_with_wider_spaces_after_sentences_are_no_table() -> None:
-    """As TeX sets them in narrow columns."""
-    lines = [
-        "The study site was a bog. We used wells",
-        "and pipes there. All of them are new and",
-        "rest on clay. The rain fell for ten days.",
-        "Then it ended.",
-    ]
-
-    def draw(canvas: Canvas) -> None:
-        for number, line in enumerate(lines):
-            words = line.split()
-            shares = [3.0 if word.endswith(".") else 1.0 for word in words[:-1]]
-            widths = [canvas.stringWidth(word, "Helvetica", 10) for word in words]
-            space = (215 - sum(widths)) / sum(shares) if number < len(lines) - 1 else 3
-            x = 50.0
-            canvas.setFont("Helvetica", 10)
-            for word, width, share in zip(words, widths, [*shares, 0], strict=True):
-                canvas.drawString(x, 700 - 13 * number, word)
-                x += width + space * share
-
-    assert texts(read(draw)) == ["\n".join(lines)]
