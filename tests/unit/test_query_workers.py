@@ -376,14 +376,21 @@ def test_a_worker_reads_an_index_that_was_saved_again(
     desk.stack.close()
 
 
+def save_newest(desk: Desk, saved: SavedIndex) -> None:
+    """Save the index of the newest version."""
+    connection, generation = desk.stack.connection, desk.stack.maker.generation
+    newest = desk.stack.head.id
+    index = saved.load(connection, generation, newest)
+    saved.save(stamp(connection, newest), index, generation.encoder)
+
+
 def test_workers_check_no_files_that_the_daemon_has_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_index, "_FEW_ROWS", -1)
     desk, folder = Desk(tmp_path), tmp_path / "index"
-    connection, generation = desk.stack.connection, desk.stack.maker.generation
     saved = SavedIndex(folder)
-    saved.save(stamp(connection, 1), saved.load(connection, generation, 1), generation.encoder)
+    save_newest(desk, saved)
     checks, compute = list[str](), saved_index._compute_digests
 
     def count_check(parts: saved_index.Parts) -> dict[str, str]:
@@ -397,12 +404,8 @@ def test_workers_check_no_files_that_the_daemon_has_checked(
     for number, is_told in enumerate((True, False)):
         desk.files.put(f"{number}.md", f"# Oslo {number}\n\nCaesar met Oslo.\n".encode())
         desk.sync()
+        save_newest(desk, saved)
         newest = desk.stack.head.id
-        saved.save(
-            stamp(connection, newest),
-            saved.load(connection, generation, newest),
-            generation.encoder,
-        )
         with monkeypatch.context() as patch:
             patch.setattr(saved_index, "_compute_digests", count_check)
             copy.follow(newest, saved.checked if is_told else "")
@@ -463,7 +466,7 @@ def test_a_worker_behind_its_saved_index_applies_no_change_twice(
     desk, folder = Desk(tmp_path), tmp_path / "index"
     connection, generation = desk.stack.connection, desk.stack.maker.generation
     saved = SavedIndex(folder)
-    saved.save(stamp(connection, 1), saved.load(connection, generation, 1), generation.encoder)
+    save_newest(desk, saved)
     copy = _Copy(WorkerSettings(tmp_path / "s.db", folder, 1.0), desk.given)
     desk.files.put("oslo.md", b"# Oslo\n\nCaesar met Oslo. Rome met Paris in Oslo.\n")
     desk.sync()
