@@ -58,7 +58,9 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
         if words in days:
             return today - timedelta(days=days[words])
         if found := _SPAN.fullmatch(words):
-            return now - _UNITS[found[2]] * int(_NUMBERS.get(found[1], found[1]))
+            span = _UNITS[found[2]] * int(_NUMBERS.get(found[1], found[1]))
+            # A difference of local times is an hour off if clocks have changed between them.
+            return datetime.fromtimestamp(now.timestamp() - span.total_seconds(), now.tzinfo)
         if found := _PERIOD.fullmatch(words):
             return _period_start(found[2], today, is_last=found[1] == "last")
         if found := _WEEKDAY.fullmatch(words):

@@ -126,16 +126,18 @@ def _when_removed(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
             why = f"version {number} removed or renamed the document"
             kept = _find_kept(client, name, path, number)
             if kept is None:
-                return f"{why}, and no kept version has it", "`hopsyncd log` lists the versions"
+                return f"{why}, and its last text was not kept", "`hopsyncd log` lists the versions"
             shown = shlex.quote(f"{name}: {path}")
-            return why, f"`hopsyncd show {shown} --at {kept}` prints its last text"
+            return why, f"`hopsyncd show {shown} --at {kept}` prints its last kept text"
     return None
 
 
 def _find_kept(client: Client, source: str, path: str, before: int) -> int | None:
     """Return the newest kept version before this version, or None if it lacks the document."""
-    versions = client.log(limit=100, before=before)["versions"]
-    kept = next((row["version"] for row in versions if row["collected"] is None), None)
+    kept = None
+    while kept is None and (versions := client.log(limit=100, before=before)["versions"]):
+        kept = next((row["version"] for row in versions if row["collected"] is None), None)
+        before = versions[-1]["version"]
     try:
         if kept is not None:
             client.document(source, path, at=str(kept))

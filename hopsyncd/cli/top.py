@@ -73,7 +73,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if waiting := now["waiting"]:
-        reasons = ", ".join(f"{n:,} {LLM_FAILURES.get(why, why)}" for why, n in waiting.items())
+        reasons = ", ".join(f"{LLM_FAILURES.get(why, why)} ({n:,})" for why, n in waiting.items())
         passages = plural(sum(waiting.values()), "passage")
         click.echo(f"{passages} waiting for the LLM to write questions: {reasons}")
     if now["progress"]:

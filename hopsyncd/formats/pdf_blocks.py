@@ -24,8 +24,8 @@ _AMOUNT = re.compile(r"(?!(?:19|20)\d\d\b)\d[\d.,]{3,}|[$€£¥%]")
 _LABELLED = re.compile(r"[:=]\s*\S")  # a label with its value
 # "Figure 1: Rain" and "n = 3" are captions; the title "Rain in 2015: a report" is not.
 _CAPTION = re.compile(
-    r"\W*(?:abb(?:ildung)?|bild|chart|exhibit|fig(?:ur[ae]?)?|graph|karte|map|photo|plate|scheme"
-    r"|tab(?:le|elle|la|leau)?)s?\.?\s*[A-Z]?\d[\d.\u2013-]*[a-z]?\s*:|.*\d\s*=\s*\S",
+    r"\W*(?:abb(?:ildung)?|bild(?:er)?|chart|exhibit|fig(?:ur[ae]?)?|gra(?:ph|f)(?:i[ck]|ique)?"
+    r"|karte|map|photo|plate|scheme|tab(?:le|elle|la|leau)?)(?:s|x|n|en)?\.?\s*[A-Z]?\d[\d.\u2013-]*[a-z]?\s*:|.*\d\s*=\s*\S",
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")

@@ -173,7 +173,7 @@ def _find_gutter(spans: Sequence[Span]) -> float | None:
             break
         edge = min(span.left for span in spans if round(span.left / _EDGE) == place)
         crossing = sum(_crosses(span, edge) for span in spans)
-        left = [span for span in spans if span.right <= edge and not _crosses(span, edge)]
+        left = [span for span in spans if span.right <= edge]
         right = [span for span in spans if span.left >= edge - _EDGE]
         if crossing > _MAX_CROSSING * len(spans):
             continue

@@ -10,7 +10,7 @@ _RANGE = re.compile(_CODE + _CODE + rb"(?:" + _CODE + rb"|\[([^\[\]]*)\])")
 _BLOCK = re.compile(rb"\d{1,9}\s{1,9}begin(codespacerange|bfrange|bfchar)([^g-z]*)end\1")
 _HEAD_BYTES = 1024
 _MOST_MAP_BYTES = 1 << 22
-_MOST_ADDED = 20_000  # ranges of a map
+_MOST_ADDED_BYTES = 1 << 20  # of a map, by its repair
 _MOST_RANGES = 100  # of a block, and PDFium compares the number before the block with its ranges
 
 
@@ -35,8 +35,8 @@ def repair_unicode_maps(data: bytes) -> bytes:
         stream = data[start:position].rstrip(b"\r\n")
         text = _inflate(stream, _MOST_MAP_BYTES)
         blocks = list(_BLOCK.finditer(text))
-        added = sum(_count_pieces(item) - 1 for block in blocks for item in _ranges(block))
-        if len(text) >= _MOST_MAP_BYTES or not 0 < added <= _MOST_ADDED:
+        added = sum(_count_added_bytes(item) for block in blocks for item in _ranges(block))
+        if len(text) >= _MOST_MAP_BYTES or not 0 < added <= _MOST_ADDED_BYTES:
             continue
         # Only the blocks are kept, which makes room for the added ranges.
         split = b"\n".join(part for block in blocks for part in _split(block))
@@ -59,10 +59,11 @@ def _ranges(block: re.Match[bytes]) -> list[re.Match[bytes]]:
     return list(_RANGE.finditer(block[2])) if block[1] == b"bfrange" else []
 
 
-def _count_pieces(item: re.Match[bytes]) -> int:
-    """Return the number of ranges into which a range must be split, 1 if it may stay."""
+def _count_added_bytes(item: re.Match[bytes]) -> int:
+    """Return about how many bytes are added if a range is split, 0 if it may stay."""
     first, last = int(item[1], 16), int(item[2], 16)
-    return (last >> 8) - (first >> 8) + 1 if first < last < 1 << 16 else 1
+    pieces = (last >> 8) - (first >> 8) if first < last < 1 << 16 else 0
+    return pieces * (2 * len(item[1]) + len(item[3] or b"") + 8)
 
 
 def _split(block: re.Match[bytes]) -> Iterator[bytes]:
@@ -76,7 +77,7 @@ def _split(block: re.Match[bytes]) -> Iterator[bytes]:
 
 def _split_range(match: re.Match[bytes]) -> Iterator[bytes]:
     """Split a range where a byte of the code before the last one changes."""
-    if _count_pieces(match) == 1:
+    if not _count_added_bytes(match):
         yield match.group()
         return
     first, last = int(match[1], 16), int(match[2], 16)

@@ -202,7 +202,7 @@ def _read_blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def refuse_empty(data: bytes, media_type: str) -> None:
-    """Raise DocumentUnreadable if a PDF, an Office file or an e-book has 0 bytes."""
+    """Raise DocumentUnreadable if a PDF, Office file, Outlook message or e-book has 0 bytes."""
     kind = strip_parameters(media_type)
     if not data and (kind in _BINARY or kind in OFFICE_TYPES):
         raise DocumentUnreadable(

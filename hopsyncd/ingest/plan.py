@@ -121,7 +121,7 @@ def _scan(
                 items.pop(item.id, None)
                 gone.add(item.id)
             elif fault := _find_fault(item.id, max_path_bytes):
-                if isinstance(item, Problem):  # It does not concern all of the folder `fault.id`.
+                if isinstance(item, Problem):  # The rest of the folder `fault.id` can be read.
                     fault = replace(item, id=fault.id, subtree=False)
                 problems.append(fault)
             elif isinstance(item, Problem):

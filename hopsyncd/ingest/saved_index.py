@@ -70,7 +70,7 @@ _MORE_VECTORS = 1.02
 _FEWEST_VECTORS = 4096
 _PAUSE_FACTOR = 2.0  # Pause for queries for at most this multiple of the saving time.
 _ROWS_AT_ONCE = 1 << 14  # Rows of an array that are read at once for a digest.
-_TRUSTED_S = 3600.0  # Query workers check files again this long after the last check.
+_TRUSTED_S = 3600.0  # For this long, query workers that load the files do not check them.
 _TEXTS_AT_ONCE = 1 << 12  # Other threads wait while this number of texts is encoded as JSON.
 
 Layout = Mapping[str, tuple[str, int, int, int]]
@@ -85,7 +85,7 @@ class SavedIndex:
     files; all other processes read them.
 
     Another process that has the value of `checked` as `trusted` does not compute the digests of
-    these files. So for an hour after a check or a save, it does not notice damage on the disk.
+    these files. So it does not notice damage to them within an hour after a check or a save.
     """
 
     def __init__(self, folder: Path, *, is_owned: bool = True, trusted: str = "") -> None:

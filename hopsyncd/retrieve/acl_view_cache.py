@@ -6,10 +6,11 @@ sets of hidden sources that recent queries used or that the configuration names.
 If there is a view of an older version, the new view is cheap to compute, and it is computed for
 each new head. Otherwise a view is computed only for a head that was not replaced for a while,
 because versions follow each other quickly during an import. After an edit or a batch of an import,
-the view that was used last is computed before the new head is served. If the change is large and an
-edit waits for the writer, this computation is abandoned and repeated later, so that no edit waits
-for it. If a query needs a view that is not ready, it computes the view, or waits if another thread
-is computing it.
+the view that was used last is computed before the new head is served. There are two exceptions, so
+no edit waits for a large view. If an edit waits for the writer, the computation of a large change
+is abandoned. If an edit follows a large change whose view is not ready, the edit is served first.
+In both cases, a thread computes the view later. If a query needs a view that is not ready, it
+computes the view, or waits if another thread is computing it.
 """
 
 import threading
@@ -136,12 +137,7 @@ class AclViewCache:
             else:
                 previous = self._head.version.id
             self._head, self._since_s = head, time.monotonic()
-            mask, changed = self._select_mask_at_once(head)
-            is_large = changed > _SMALL_CHANGE
-            # A small head after a large one is an edit. The thread computes the view that it lacks.
-            is_edit = is_large and _count_changed(head, previous) <= _SMALL_CHANGE
-            if is_edit or (is_large and self._writer.is_awaited()):
-                mask = None
+            mask, is_large = self._select_mask_at_once(head, previous)
             if mask:
                 self._making.add(mask)
             self._go_on()
@@ -180,19 +176,26 @@ class AclViewCache:
         older = (view for view in views if view.index is head.index and view.version.id < number)
         return max(older, key=lambda view: view.version.id, default=None)
 
-    def _select_mask_at_once(self, head: Snapshot) -> tuple[Mask | None, int]:
+    def _select_mask_at_once(self, head: Snapshot, previous: int) -> tuple[Mask | None, bool]:
         """Return the mask that was used last if its view should be computed before the head is
-        served, or else None. Also returns the number of passages that were added or removed.
+        served, or else None. Also returns whether more than `_SMALL_CHANGE` passages were added or
+        removed.
 
-        The view should be computed if an older view makes it cheap, if few passages were added or
-        removed, and if the last view was not computed too recently.
+        The view should be computed if an older view makes it cheap, if the last view was not
+        computed too recently, and if no edit would wait for a large change. `previous` is the
+        version of the head before, or 0.
         """
         mask = next(reversed(self._kept), None)
         before = mask and self._find_older(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._is_resting():
-            return None, 0
+            return None, False
         changed = _count_changed(head, before.version.id)
-        return (mask if changed <= _MOST_CHANGED else None), changed
+        is_large = changed > _SMALL_CHANGE
+        # A small head after a large one is an edit. The thread computes the view that it lacks.
+        is_edit = is_large and _count_changed(head, previous) <= _SMALL_CHANGE
+        if changed > _MOST_CHANGED or is_edit or (is_large and self._writer.is_awaited()):
+            return None, is_large
+        return mask, is_large
 
     def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """Compute and cache a view. The caller must have added `hidden` to `_making`."""

@@ -182,7 +182,7 @@ class SearchViews(View):
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
         """Find up to `_RELATED` passages that are related to a passage, each with the reason.
 
-        The passages are from different other documents.
+        Each is from another document, and no two are from the same document.
         """
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
         ends = {passage["id"]: passage for passage in near["passages"]}

@@ -147,10 +147,10 @@ class Bill:
     stored: set[str] = field(default_factory=set)
 
     def settle(self, connection: Connection) -> bool:
-        """After a life: nothing was made again that was stored, and no more is lost than a group
-        that is not yet stored and the next one.
+        """Check the questions after a kill: stored questions are not made again, and at most two
+        groups are lost, one that was made but not stored, and the next.
 
-        Whether something is.
+        Returns whether any are lost.
         """
         lines = self.notes.read_text().split() if self.notes.exists() else []
         asked = Counter(lines[self.settled :])

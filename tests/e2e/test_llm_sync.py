@@ -54,7 +54,7 @@ def test_built_in_questions_are_used_until_the_llm_endpoint_responds(
     assert cities.sync()["version"] == 1
     assert cities.status()["waiting"] == {"refused": 5}
     assert (
-        "5 passages waiting for the LLM to write questions: 5 refused by the LLM"
+        "5 passages waiting for the LLM to write questions: refused by the LLM (5)"
         in cities.run("status").stdout
     )
     assert cities.documents("What trades with Rome by sea?")

@@ -61,6 +61,8 @@ def test_form_values_stand_beside_their_labels_and_notes_are_kept() -> None:
         ("Table A1: Rain", "paragraph"),
         ("Tabelle 2a: Rain", "paragraph"),
         ("Abb. 4: Rain", "paragraph"),
+        ("Tabellen 1\u20133: Regen", "paragraph"),
+        ("Graphique 2: pluie", "paragraph"),
         ("Total: 8.214,00", "paragraph"),
     ],
 )

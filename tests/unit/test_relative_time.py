@@ -76,3 +76,10 @@ def test_a_day_begins_at_midnight_of_its_own_season(day: str, offset: str) -> No
     (condition,) = parse_question("x", [f"created-since:{day}"]).filter_
     assert condition.at_ms == datetime.fromisoformat(f"{day}T00:00{offset}").timestamp() * 1000
     assert condition.at_ms == date_ms(day)  # the day of a document
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("moment", ["2026-03-29T01:30+00:00", "2026-10-25T01:30+00:00"])
+def test_hours_are_elapsed_time_across_a_clock_change(moment: str) -> None:
+    now_s = datetime.fromisoformat(moment).timestamp()
+    assert date_ms("1h", datetime.fromtimestamp(now_s)) == (now_s - 3600) * 1000

@@ -219,33 +219,33 @@ def test_a_hop_within_a_document_is_not_printed(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("kept", "why", "hint"),
     [
-        ([8, 7], "", "`hopsyncd show 'notes: tide.md' --at 8` prints its last text"),
-        ([6, 4], "", "`hopsyncd show 'notes: tide.md' --at 6` prints its last text"),
-        ([4, 3], ", and no kept version has it", "`hopsyncd log` lists the versions"),
-        ([], ", and no kept version has it", "`hopsyncd log` lists the versions"),
+        ([208, 207], "", "`hopsyncd show 'notes: tide.md' --at 208` prints its last kept text"),
+        ([6, 4], "", "`hopsyncd show 'notes: tide.md' --at 6` prints its last kept text"),
+        ([4, 3], ", and its last text was not kept", "`hopsyncd log` lists the versions"),
+        ([], ", and its last text was not kept", "`hopsyncd log` lists the versions"),
     ],
 )
 def test_the_last_text_of_a_removed_document_is_read_at_a_kept_version(
     kept: list[int], why: str, hint: str
 ) -> None:
     class Daemon:
-        """Has a document from version 5 to version 8."""
+        """Has a document from version 5 to version 208."""
 
         def history(self, *_: str, limit: int) -> Any:
-            return {"changes": [{"what": "removed", "version": 9}][:limit]}
+            return {"changes": [{"what": "removed", "version": 209}][:limit]}
 
         def log(self, limit: int, before: int) -> Any:
             rows: list[dict[str, Any]] = [
                 {"version": number, "collected": None if number in kept else "2026-01-01T00:00"}
-                for number in range(12, 0, -1)
+                for number in range(212, 0, -1)
             ]
             return {"versions": [row for row in rows if row["version"] < before][:limit]}
 
         def document(self, *_: str, at: str) -> Any:
-            if int(at) not in kept or not 5 <= int(at) <= 8:
+            if int(at) not in kept or not 5 <= int(at) <= 208:
                 raise RequestFailed(404, "not_found", "no such document", "")
             return {}
 
     daemon: Any = Daemon()
-    removed = f"version 9 removed or renamed the document{why}"
+    removed = f"version 209 removed or renamed the document{why}"
     assert _when_removed(daemon, [("notes", "tide.md")]) == (removed, hint)

@@ -18,8 +18,9 @@ sentence contains a value of the kind asked for, and the new sentence does not. 
 the new sentence shares no name with the chosen sentences, and the question is short or hardly
 resembles the new sentence. A short answer is shown only with the sentence that contains it.
 
-If a question asks several things, the last sentence is the one that improves the best cosine with
-any clause most. It is added even if it has few new words.
+If a question has several clauses, the last sentence is chosen differently. For each clause, the
+gain of a sentence is its cosine minus the best cosine of the chosen sentences. The sentence with
+the largest gain for any clause is added, even if it has few new words.
 
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.

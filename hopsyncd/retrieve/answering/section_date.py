@@ -44,12 +44,16 @@ _SECTION = (
     r"|time(?! to\b)|mal|\w*(?:sitzung|besprechung|treffen|gespr\u00e4ch|termin|protokoll|eintrag"
     r"|notiz|bericht|version|versammlung))(?:e?s|en?)?\b"
 )
+# "The last three days" and "last Monday" are no sections, but "the last weekly meeting" is one.
+_NOT_SPAN = (
+    r"(?! (?:\d|(?:few|two|three|four|five|days?|weeks?|months?|years?|quarters?|decades?|century"
+    r"|centuries|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b))"
+)
 _LATEST = re.compile(
-    rf"{_OWNED} (?:last|next|letzten?|n\u00e4chsten?)"
-    r"(?! (?:\d|few|two|three|four|five|day|week|month|year|quarter|decade|century))"
-    rf"{_SECTION}"
+    rf"{_OWNED} (?:last|next|letzte[nrms]?|n\u00e4chste[nrms]?){_NOT_SPAN}{_SECTION}"
     r"|(?<!at the )(?<!at )\b(?:latest|newest|most recent)\b"
-    rf"|\b(?:did|was|were|have|has|had) (?:\w+ )?(?!{_OWNED} )\w+ (?<!to )last \w",
+    r"|(?<!how long )\b(?:did|was|were|have|has|had)"
+    rf" (?:\w+ )?(?!{_OWNED} )\w+ (?<!to )last{_NOT_SPAN} \w",
     re.IGNORECASE,
 )
 _FIRST = re.compile(rf"{_OWNED} (?:first|earliest|oldest|erste[nrms]?){_SECTION}", re.IGNORECASE)
@@ -175,8 +179,13 @@ def _read_asked_days(question: str) -> Callable[[Iterable[str]], set[str]] | Non
     >>> choose = _read_asked_days("What was said at the first crane meeting?")
     >>> choose(days) if choose else None
     {'2025-03-12'}
+    >>> choose = _read_asked_days("What was decided in the last weekly meeting?")
+    >>> choose(days) if choose else None
+    {'2026-03-24'}
     >>> for question in (
     ...     "How long does it last?",
+    ...     "How long did the war last in Europe?",
+    ...     "What was decided last year?",
     ...     "What is his last name?",
     ...     "What was her last name?",
     ...     "What is the last step of the release?",
