@@ -198,7 +198,6 @@ class LocalCopy:
             )
 
     def forget(self) -> None:
-        """Delete the copy from the disk."""
         for end in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 

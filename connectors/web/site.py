@@ -170,7 +170,6 @@ class WebConnector:
         return answer.content.page
 
     def close(self) -> None:
-        """Drop the stored pages."""
         self._spool.clear()
 
     def _visit_starts(

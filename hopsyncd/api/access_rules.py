@@ -121,7 +121,6 @@ class AccessRules:
 
 
 def configured_rule(source: SourceConfig) -> AccessRule:
-    """Return the rule that the configuration sets for a source."""
     viewers = _viewers(source.visible_to)
     if source.paths:
         paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)

@@ -47,8 +47,6 @@ from store.exceptions import ServerLost
 
 
 class DescriptionService:
-    """The endpoint that describes all endpoints."""
-
     @endpoint("GET", "/v1/openapi.json", "read")
     def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
         """The OpenAPI 3.1 document."""

@@ -12,8 +12,6 @@ from store.relative_time import relative_moment
 
 
 class AuditService:
-    """The endpoint of the audit log."""
-
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
 

@@ -170,7 +170,6 @@ class QueryWorkers:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all workers."""
         self._idle.cancel()
         with self._changed:
             self._count = 0

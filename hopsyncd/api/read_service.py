@@ -120,8 +120,6 @@ def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
 
 
 class ReadService:
-    """The endpoints that read a version."""
-
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
 

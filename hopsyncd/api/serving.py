@@ -95,7 +95,6 @@ def make_engine(
 
 
 def usage_of_sync(config: Config) -> Usage:
-    """Create a counter for the LLM usage of one sync."""
     return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 

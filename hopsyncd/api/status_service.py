@@ -387,7 +387,6 @@ class StatusService:
         }
 
     def note(self, operation: str, status: int, took_ms: float) -> None:
-        """Count an answered request."""
         self._requests.note(operation, status, took_ms)
         self._parts.metrics.note_request(operation, status, took_ms / 1000)
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))

@@ -229,7 +229,6 @@ class TlsStart(asyncio.Protocol):
         self._is_lost = True
 
     def abort(self) -> None:
-        """Close the connection."""
         self._handshakes.remove(self)
         if self._transport:
             self._transport.abort()

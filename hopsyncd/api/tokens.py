@@ -92,8 +92,6 @@ class WrongToken(Exception):
 
 
 class TokenCheck(Protocol):
-    """Finds tokens by their text."""
-
     def find(self, sent: bytes) -> Token:
         """Return the token with this text. Raises WrongToken."""
 

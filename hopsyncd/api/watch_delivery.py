@@ -302,7 +302,6 @@ class WatchDelivery:
 
     @property
     def running(self) -> int:
-        """The number of running deliveries."""
         return len(self._busy)
 
     def trouble(self, watch: int) -> str | None:

@@ -161,7 +161,6 @@ class Makers:
 
 
 def _why_paused(watch: Watch) -> str:
-    """Explain in a sentence why a watch is paused, and what to do."""
     advice = "Watch the question again to continue."
     if watch.login == _PAGE:
         return f"Paused, because {watch.maker} is not logged in. Log in to the server to continue."

@@ -23,8 +23,6 @@ from hopsyncd.responses.daemon_state import UnwatchAnswer, WatchAnswer, WatchesA
 
 
 class WatchService:
-    """The endpoints of watched questions."""
-
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
 

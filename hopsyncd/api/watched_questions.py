@@ -280,7 +280,6 @@ class WatchedQuestions:
         return Rights.from_json(watch.rights).has_lost(now)
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
-        """Return the action that runs at a change of the watch."""
         if action := self._find_allowed(watch):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None

@@ -250,7 +250,6 @@ class Listener:
         act()
 
     def note_disconnect(self) -> None:
-        """Record that the client has disconnected."""
         with self._lock:
             self.is_gone = True
             acts, self._acts = self._acts, []

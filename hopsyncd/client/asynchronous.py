@@ -86,7 +86,6 @@ class AsyncClient(Methods):
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Send a call and return its answer."""
         try:
             async with asyncio.timeout(self._timeout_s), self._response(call, JSON) as response:
                 content = await _content_of(self._place, response)

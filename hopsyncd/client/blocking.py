@@ -195,7 +195,6 @@ class Client(Methods):
         return self.send(Call("DELETE", path))
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send a call and return its answer."""
         with self._response(call, JSON) as response:
             content = self._content_of(response)
         media_type = response.headers.get("Content-Type", "")
@@ -272,7 +271,6 @@ class Client(Methods):
         return connection
 
     def _release(self, connection: _Connection, *, may_keep: bool) -> None:
-        """Keep a connection for the next request, or close it."""
         with self._lock:
             if may_keep and len(self._idle) < _MAX_IDLE:
                 connection.idle_since_s = time.monotonic()

@@ -69,8 +69,6 @@ class Blocking(Protocol):
 
 
 class Asynchronous(Protocol):
-    """A client for asyncio."""
-
     async def send(self, call: Call[Answer]) -> Answer: ...
 
     def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
@@ -95,7 +93,6 @@ class Method(Generic[Fields, Blocks, Awaits]):
 
 
 def send_method(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
-    """Create a client method that returns the answer to the call."""
     return Method(make, "send")
 
 

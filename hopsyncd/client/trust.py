@@ -190,7 +190,6 @@ def check_peer(
 
 
 def user_name(uid: int | None) -> str:
-    """Return the name of a user for messages."""
     if uid is None:
         return "an unknown user"
     try:

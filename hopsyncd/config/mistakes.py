@@ -145,7 +145,6 @@ class Mistake:
 
 
 def explain_error(error: ErrorDetails, models: Models) -> Mistake:
-    """Convert an error of pydantic to a Mistake."""
     key_path, section = _place_of(error["loc"], models)
     kind = error["type"]
     if kind == "unknown_kind":

@@ -58,7 +58,6 @@ class Redactor:
         return self._number(text) if key in _PRIVATE and text else self.text(text)
 
     def text(self, text: str) -> str:
-        """Redact a string."""
         if text not in self._redacted:
             self._redacted[text] = self._redact(text)
         return self._redacted[text]

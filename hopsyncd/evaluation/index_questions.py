@@ -94,7 +94,6 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
 def _find_keywords(
     connection: Connection, served: Snapshot, asking: PassageId, question: int
 ) -> frozenset[str]:
-    """Return the keywords of one question of a passage."""
     ids = best_sets(connection, served.version.generation, [asking]).values()
     return next(
         (

@@ -445,7 +445,6 @@ def _is_near(rank: int | None) -> bool:
 
 
 def _describe_passages(answer: Answer) -> tuple[str, ...]:
-    """Describe each of the first passages by its document and headings."""
     shown = []
     for hit in answer.ranked[:_SHOWN]:
         places, heading = answer.places.get(hit.passage), answer.passages[hit.passage].heading

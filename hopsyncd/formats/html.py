@@ -84,8 +84,6 @@ def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
 
 
 class _Builder:
-    """Builds blocks from the events of a page."""
-
     def __init__(self, page: Page, *, is_whole: bool = False) -> None:
         self.blocks: list[Block] = []
         self.title = ""

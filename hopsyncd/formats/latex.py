@@ -343,7 +343,6 @@ class _Reader:
             yield Block("code", text, line, line + text.count("\n") + 1)
 
     def _read_float(self, first: int, end: int) -> Iterator[Block]:
-        """Read a table or figure with its caption."""
         inline, source = self.inline, self.source
         captions, index = [], first
         while index < end:

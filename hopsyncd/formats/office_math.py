@@ -38,7 +38,6 @@ def format_math(formula: Element) -> str:
 
 
 def format_mathml(part: Element) -> str:
-    """Write a MathML formula in one line."""
     name = get_local_name(part)
     if name in ("annotation", "annotation-xml"):
         return ""

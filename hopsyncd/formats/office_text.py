@@ -59,8 +59,6 @@ def find_symbol(code: int, font: str) -> str:
 
 
 class Line:
-    """Collects the text of a line, with its links."""
-
     def __init__(self) -> None:
         self.length = 0
         self._parts: list[str] = []

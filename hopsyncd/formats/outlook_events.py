@@ -17,8 +17,6 @@ _NEVER_YEAR = 4501  # the year of the date that stands for no date
 
 
 class Properties(Protocol):
-    """The properties of a message."""
-
     def line(self, *numbers: int) -> str: ...
 
     def date(self, number: int) -> datetime | None: ...

@@ -63,7 +63,6 @@ class Page:
 
     @property
     def lines(self) -> list[Line]:
-        """Return the lines outside tables."""
         return [item for item in self.items if isinstance(item, Line)]
 
 

@@ -306,7 +306,6 @@ class _Reader:
         return builder.build()
 
     def _read_cell(self, entry: nodes.Element) -> tuple[str, Links, tuple[Table, ...]]:
-        """Return the text of a cell, its links, and the tables in it."""
         text, links = "", Links()
         inner = [child for child in entry.children if isinstance(child, nodes.table)]
         for table in inner:

@@ -235,7 +235,6 @@ class Story:
             self._beside = []
 
     def finish(self) -> list[Block]:
-        """End the story, and return all its blocks."""
         self.end_paragraph()
         self._end_table()
         self._place_beside()

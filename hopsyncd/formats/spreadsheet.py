@@ -193,7 +193,6 @@ def read_ods(data: bytes) -> tuple[Block, ...]:
 
 
 def _read_sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Read the tables of a sheet, one below the other."""
     run: list[SheetRow] = []
     for row in rows:
         if any(cell is None or cell.text for cell in row.cells):
@@ -289,7 +288,6 @@ def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
 
 
 def _find_bold_styles(book: Any) -> frozenset[int]:
-    """Return the numbers of the bold cell styles."""
     styles, fonts = book._cell_styles, book._fonts
     return frozenset(index for index, style in enumerate(styles) if fonts[style.fontId].b)
 

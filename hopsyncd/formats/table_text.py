@@ -171,7 +171,6 @@ def _is_total(row: Row) -> bool:
 def _make_inner_blocks(
     row: Row, outer: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
-    """Yield the blocks of the tables in the cells of a row."""
     if row.has_tables:
         starts = {cell: index for index, cell in reversed([*enumerate(row.cells)])}
         for index, cell in ((starts[cell], cell) for cell in row.own):

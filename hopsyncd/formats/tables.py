@@ -83,7 +83,6 @@ class Table:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
         return max((len(row.cells) for row in self.rows), default=0)
 
 

@@ -83,7 +83,6 @@ NO_MATCHES = MatchColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty
 
 
 def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
-    """Concatenate one or more sets of matches."""
     return MatchColumns(
         np.concatenate([part.source_question for part in parts]),
         np.concatenate([part.target_question for part in parts]),

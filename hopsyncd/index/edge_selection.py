@@ -325,7 +325,6 @@ def list_pending_matches(index: LiveIndex) -> MatchDelta:
 
 
 def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
-    """Convert the matches to the store's records."""
     columns = (
         index.outgoing.id[matches.source_question].tolist(),
         index.incoming.id[matches.target_question].tolist(),

@@ -294,7 +294,6 @@ class LiveIndex:
         self._pending_documents.end(self.documents, rows, version)
 
     def begin_link_edges(self, new: LinkEdgeTable) -> None:
-        """Add link edges between passages."""
         start = len(self.link_edges)
         self.link_edges = self.link_edges.extend(new)
         rows = np.arange(start, start + len(new), dtype=np.int32)
@@ -303,7 +302,6 @@ class LiveIndex:
         self.postings.link_edges_by_target.add(new.target_passage, rows)
 
     def end_link_edges(self, rows: Integers, version: int) -> None:
-        """End these rows of link edges at a version."""
         self._pending_link_edges.end(self.link_edges, rows, version)
 
     def begin_matches(

@@ -85,7 +85,6 @@ class Segment(NamedTuple):
         return self.keys[numbers] if len(self.keys) else numbers - 1
 
     def list_keys(self) -> Integers:
-        """Return the key of each row."""
         if self.offsets is None:
             return self.keys
         counts = np.diff(self.offsets)
@@ -267,7 +266,6 @@ class Postings:
         self._frozen = 0
 
     def replace(self, segment: Segment) -> None:
-        """Replace all rows with the rows of this segment."""
         self._segments, self._frozen = (segment, _EMPTY), 0
 
 
@@ -281,7 +279,6 @@ def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:
-    """Merge the rows of several segments into one segment."""
     *large, segment = segments
     for earlier in reversed(large):
         segment = _merge(earlier, segment)

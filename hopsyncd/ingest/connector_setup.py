@@ -56,7 +56,6 @@ def create_connector(source: SourceConfig, config: Config) -> Connector:
 
 
 def open_source(connection: Connection, source: SourceConfig, config: Config) -> Source:
-    """Register the source and create its connector."""
     row_id = register_source(
         connection,
         source.name,
@@ -105,11 +104,9 @@ class UnusableSource:
     error: Exception
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Raise SourceUnavailable with the reason."""
         raise self._make_error() from self.error
 
     def fetch(self, item: Item) -> Fetched:
-        """Raise SourceUnavailable with the reason."""
         raise self._make_error() from self.error
 
     def close(self) -> None:

@@ -308,7 +308,6 @@ class Follower:
             self.is_writer, self._takes_jobs = writes, not writes
 
     def _do_jobs(self, connection: Connection) -> None:
-        """Run the submitted jobs with this connection."""
         while self._jobs:
             with self._lock:
                 job = self._jobs.pop(0)

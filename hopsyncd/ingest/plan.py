@@ -267,7 +267,6 @@ class Plan:
 
 
 def source_paused_error(name: str) -> SourceUnavailable:
-    """Create the error for syncing a source that a user has paused."""
     return SourceUnavailable(
         f'Cannot sync the source "{name}"',
         "a user paused the source",

@@ -51,7 +51,6 @@ _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 
 def group_by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
-    """Group the passages of the documents by the name of their source."""
     names = source_names(connection)
     passages: dict[str, list[Passage]] = {}
     for document in read:

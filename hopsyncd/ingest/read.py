@@ -288,8 +288,6 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PassageIntervals:
-    """The passages that a batch ends and begins."""
-
     ended: tuple[PassageId, ...]
     begun: tuple[PassageId, ...]
 

@@ -299,7 +299,6 @@ class SavedIndex:
         return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
 
     def forget(self) -> None:
-        """Delete the saved index from disk."""
         self._cancel_saving()
         self.version, self._checked = 0, ""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -52,7 +52,6 @@ class Turn(Enum):
 
 
 def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
-    """Run all turns of a generator, and return its result."""
     while True:
         try:
             next(turns)

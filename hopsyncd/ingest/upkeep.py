@@ -128,7 +128,6 @@ def _check_best_matches(connection: Connection) -> Iterator[Finding]:
 
 
 def _recompute_matches(connection: Connection, version: Version) -> list[Match]:
-    """Compute the matches of a version from its stored questions."""
     index = LiveIndex(get_generation(connection, version.generation).dimensions)
     sets = sets_at(connection, version.id)
     index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
@@ -385,7 +384,6 @@ def remove_everywhere(pipeline: SourceSync, asked: Purge) -> PurgeResult:
 
 
 def include_document_again(pipeline: SourceSync, document: str, source: str | None) -> PurgeAnswer:
-    """Let scans index a purged document again."""
     row, name, item = _locate_document(pipeline.connection, document, source)
     return {
         "source": name,

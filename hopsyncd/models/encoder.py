@@ -36,8 +36,6 @@ MAX_TOKENS = 256
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors."""
-
     @property
     def name(self) -> str:
         """The name of the weights. Encoders with equal names give equal vectors."""

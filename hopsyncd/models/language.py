@@ -46,8 +46,6 @@ class EntityFinder(Protocol):
 
 
 class Language(EntityFinder, Protocol):
-    """Finds names in texts."""
-
     @property
     def name(self) -> str:
         """The name of the spaCy model, with the version of the rules for names. Objects with equal

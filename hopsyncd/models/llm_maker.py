@@ -111,8 +111,6 @@ class Extractor(Protocol):
 
 
 class LlmQuestionMaker:
-    """Makes question sets from the output of an extractor."""
-
     store_after, store_every_s = 1, 0.0
 
     def __init__(self, asker: Extractor, language: Language, encoder: Encoder, mode: Mode) -> None:

@@ -74,8 +74,6 @@ class TopicPart(BaseModel):
 
 
 class StatedPart(PassagePart):
-    """The part of a reply about one passage."""
-
     topics: Annotated[
         list[TopicPart], drop_invalid(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
     ]

@@ -245,7 +245,6 @@ def load_models(config: Config, in_use: str = "") -> Models:
 
 
 def load_maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
-    """Load a question maker on a machine of the cluster."""
     language = SpacyLanguage(config.language_model)
     return BuiltinMaker(language, load_encoder(Config(models=config)))
 

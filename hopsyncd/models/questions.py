@@ -55,8 +55,6 @@ MakeResult = tuple[Passage, QuestionSet | LlmError]
 
 
 class QuestionMaker(Protocol):
-    """Makes the question sets of passages."""
-
     @property
     def generation(self) -> GenerationConfig:
         """The settings of the generator and its models. A change that can alter results changes the

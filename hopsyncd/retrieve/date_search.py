@@ -37,7 +37,6 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
     document_of, count = visible.document_numbers, visible.document_count
 
     def count_passages(term: str) -> Integers:
-        """Count the passages with a term in each document."""
         document_numbers = document_of[_find_term_rows(snapshot, term)]
         return np.bincount(document_numbers[document_numbers >= 0], minlength=count)
 

@@ -174,7 +174,6 @@ class Offers:
         return tuple(offered)
 
     def step(self, edge: int) -> EdgeStep:
-        """Return the offered edge with this number."""
         return self._steps[edge]
 
     def end(self, edge: int) -> int:

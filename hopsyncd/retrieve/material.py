@@ -39,7 +39,6 @@ class Material:
 
     @cached_property
     def documents(self) -> list[dict[str, Any]]:
-        """The documents with their passages, as JSON values."""
         documents: list[dict[str, Any]] = []
         last: object = None
         for number, excerpt in enumerate(self.excerpts, 1):

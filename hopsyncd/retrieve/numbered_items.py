@@ -61,8 +61,6 @@ class NumberedItem:
 
 @dataclass(frozen=True, slots=True)
 class FoundItem:
-    """The item that a question names, and its passage."""
-
     passage: PassageId
     text: str
 

@@ -287,7 +287,6 @@ class QueryContext:
 
     @cached_property
     def near(self) -> NearPassages:
-        """The passages most like the question."""
         return NearPassages.select(self.snapshot, self.likeness, self.by_words)
 
     @cached_property
@@ -366,7 +365,6 @@ class QueryContext:
             yield SentenceFits([*map(add, of_sentences, shares)], terms, vector_rows)
 
     def _share_of(self, terms: frozenset[str]) -> float:
-        """Sum the shares of these terms of the question."""
         share = self._shares.get(terms)
         if share is None:
             share = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))

@@ -14,7 +14,6 @@ _UNCONFIGURED = "query.rerank is set, but no reranker is configured in [models]"
 
 
 def is_reranked(request: SearchRequest) -> bool:
-    """Return whether this search ends with the reranker."""
     return request.tools.settings.rerank or request.search.rerank == "cross-encoder"
 
 

@@ -228,12 +228,10 @@ def format_logic(answer: Answer | None) -> LogicGraph | None:
 
 
 def format_passages(answer: Answer | None) -> list[FoundPassage]:
-    """Format all passages found, best first."""
     return [format_passage(answer, ranked) for ranked in answer.ranked] if answer else []
 
 
 def format_passage(answer: Answer, ranked: Ranked) -> FoundPassage:
-    """Format a passage found, with its places and hops."""
     return {
         **format_placed(
             ranked.passage,
@@ -306,7 +304,6 @@ def _place(place: Place | None, passage: Passage) -> PassagePlace:
 
 
 def format_hop(answer: Answer, step: Hop) -> WalkedHop:
-    """Format a hop between two passages of the answer."""
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),

@@ -207,5 +207,4 @@ def register_strategy(name: Strategy, definition: StrategyDefinition) -> None:
 
 
 def find_strategy(name: Strategy) -> StrategyDefinition:
-    """Return the strategy with this name."""
     return _definitions[name]

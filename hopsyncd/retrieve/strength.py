@@ -136,7 +136,6 @@ def compute_probability(weights: Mapping[str, float], features: Mapping[str, flo
 
 
 def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """Compute the log odds from a logistic model."""
     return weights["bias"] + sum(
         weight * features[name] for name, weight in weights.items() if name != "bias"
     )

@@ -36,7 +36,6 @@ class WalkSettings:
 
     @classmethod
     def from_config(cls, config: QueryConfig) -> Self:
-        """Create the settings from the configuration."""
         return cls(
             hops=config.hops,
             rerank=config.rerank,

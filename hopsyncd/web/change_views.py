@@ -20,8 +20,6 @@ _DIFF_LINES = 100  # per list of documents, passages or edges
 
 
 class ChangeViews(View):
-    """Shows what each version changed."""
-
     name = "Changes"
 
     @run_view
@@ -47,7 +45,6 @@ class ChangeViews(View):
 
     @run_view
     def version(self, request: Request) -> Response:
-        """Show the changed documents and sentences of a version."""
         number: int = request.path_params["number"]
         entry, previous = [*self.client.log(2, number + 1)["versions"], None, None][:2]
         if entry is None or entry["version"] != number:

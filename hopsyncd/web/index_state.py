@@ -48,7 +48,6 @@ class ImportClock:
 
 
 def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
-    """Describe the state of the index for the header."""
     documents = plural(status["documents"], "document")
     if progress := status["progress"]:
         left_s = clock.left_s(progress["source"], progress["share"])

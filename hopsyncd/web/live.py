@@ -40,7 +40,6 @@ Event = Mapping[str, Any]
 
 
 def newest_version(client: Client) -> int:
-    """Ask the daemon for the number of its newest version."""
     return client.health()["version"]
 
 

@@ -15,8 +15,6 @@ _MOST_PAGES = 3  # the most pages shown for a passage
 
 
 class PdfViews(View):
-    """Shows the pages of a PDF in the preview."""
-
     name = "Ask"
 
     @run_view
@@ -29,7 +27,6 @@ class PdfViews(View):
 
     @run_view
     def picture(self, request: Request) -> Response:
-        """Return the picture of a page."""
         asked = read_asked(request)
         number: int = request.path_params["page"]
         drawn = self.client.page_image(request.path_params["id"], asked.at, number)

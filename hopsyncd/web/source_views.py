@@ -11,8 +11,6 @@ from hopsyncd.web.views import Shared, View, run_view
 
 
 class SourceViews(View):
-    """Shows the sources, and the state of the index."""
-
     name = "Sources"
 
     def __init__(self, shared: Shared, config_file: Path | None = None) -> None:
@@ -34,7 +32,6 @@ class SourceViews(View):
 
     @run_view
     def state(self, request: Request) -> Response:
-        """Show the state of the index in the header."""
         status = self.client.status()
         state = describe_state(status, self.shared.clock)
         return self.part(request, "state.html", state=state)

@@ -66,7 +66,6 @@ class SessionForms:
         self._session = session
 
     def form_token(self, request: Request) -> str:
-        """Return the token in the forms of the session."""
         return self._session.form_token
 
     def is_form_of(self, request: Request, token: str) -> bool:

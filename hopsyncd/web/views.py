@@ -175,7 +175,6 @@ class View:
         return HTMLResponse(page.render(**(names | context)), code)
 
     def show_error(self, request: Request, error: Exception) -> Response:
-        """Render an error of the daemon as a page."""
         status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
         if isinstance(error, RequestFailed):
             status = error.status
@@ -207,7 +206,6 @@ class View:
         return form if self.shared.door.is_form_of(request, form.get("csrf", "")) else None
 
     def redirect(self, path: str) -> Response:
-        """Redirect the browser to another view."""
         return RedirectResponse(f"{self.base}{path}", 303)
 
     def refuse_form(self, request: Request) -> Response:

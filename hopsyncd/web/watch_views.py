@@ -10,8 +10,6 @@ _CHANGES_SHOWN = 20
 
 
 class WatchViews(View):
-    """Shows and changes watched questions."""
-
     name = "Watches"
 
     @run_view
@@ -50,7 +48,6 @@ class WatchViews(View):
         return self.redirect(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:
-        """Stop watching a question."""
         if await self.form_of(request) is None:
             return self.refuse_form(request)
         return await self._unwatch(request)

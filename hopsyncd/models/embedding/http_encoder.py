@@ -54,8 +54,6 @@ _REAL_TIME = Timing()
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """A text that waits for its vector."""
-
     text: str
     vector: "Future[NDArray[np.float32]]" = field(default_factory=Future)
 

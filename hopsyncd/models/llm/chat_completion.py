@@ -141,8 +141,6 @@ class _Choice(_Lenient):
 
 
 class Completion(_Lenient):
-    """The parts of a chat completion that are used."""
-
     choices: list[_Choice]
     usage: Any = None
 

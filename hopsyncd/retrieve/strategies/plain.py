@@ -87,7 +87,6 @@ def rank_by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -
 
 
 def rank_by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """Return the k passages whose vectors are nearest."""
     passage_rows, index = head.passage_rows, head.index
     rows = index.passages.vector_start[passage_rows]
     hits = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k)

@@ -105,7 +105,6 @@ class StatementGraph:
         )
 
     def find_with_name(self, name: int) -> Integers:
-        """Return the statements that contain this name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
         return self.select_statements(np.sort(postings.find_lowest(np.array([name])).rows))
 
@@ -145,7 +144,6 @@ class StatementGraph:
         return statements[order[:count]]
 
     def make_paths(self, statements: Integers) -> list[StatementPath]:
-        """Make a path of one statement from each statement."""
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [

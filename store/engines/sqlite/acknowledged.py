@@ -81,7 +81,6 @@ def read_acknowledged(database: Path) -> Acknowledged | None:
 
 
 def state_of(connection: Connection) -> Acknowledged:
-    """Return the current state of the database."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
         return NOTHING
     newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
