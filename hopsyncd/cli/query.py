@@ -342,7 +342,7 @@ def ask(
     if explain:
         _draw_logic(reply["logic"])
     if not reply["found"]:
-        click.echo("not found in your documents")
+        click.echo("Your documents do not seem to answer this.")
         _print_closest(reply, question, place_of)
     elif reply["by"] == "llm":
         marks = "".join(f"[{citation['number']}]" for citation in reply["citations"])
@@ -360,13 +360,15 @@ def ask(
 def _print_closest(
     reply: Mapping[str, Any], question: str, place_of: Callable[[Mapping[str, Any]], str]
 ) -> None:
-    """Print the first passages that may answer a question although no answer was found."""
-    close = [passage for passage in reply["passages"] if passage["strength"] in ("strong", "fair")]
-    if close:
-        click.echo("The closest passages:")
-    elif reply["version"]:
-        warn(["`hopsyncd query` shows the passages that come closest"])
-    for rank, passage in enumerate(close[:_CLOSEST], 1):
+    """Print the closest passages, which may answer a question although no answer was found.
+
+    If no passage is strong or fair, only the first passage is printed.
+    """
+    found = reply["passages"]
+    close = [passage for passage in found if passage["strength"] in ("strong", "fair")]
+    if found:
+        click.echo("The closest passages:" if len(close) > 1 else "The closest passage:")
+    for rank, passage in enumerate(close[:_CLOSEST] or found[:1], 1):
         _print_passage(rank, passage, place_of(passage), False, "passage", question)
 
 

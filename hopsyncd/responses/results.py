@@ -192,7 +192,7 @@ class AskCost(QueryCost):
 
 class AskAnswer(TypedDict):
     """The answer to a question. `passages` are the search results, best first. They are empty
-    unless the request asks for the search results.
+    if an answer was found, unless the request asks for the search results.
 
     `subjects` are names of the `thread` that were added to the search.
     """

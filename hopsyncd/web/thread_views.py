@@ -24,6 +24,7 @@ from hopsyncd.web.views import View, run_view
 
 _LAID_OUT = "\n\t"
 _MOST_TURNS = 20
+_CLOSEST = 3  # passages shown if no answer was found
 _MAX_NOTE_BYTES = 2 << 20
 _TITLE_CHARACTERS = 200
 _NOTE_TAG = "hopsyncd-answer"
@@ -82,7 +83,10 @@ class ThreadViews(View):
 
 
 def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of an answer that a browser shows, printable, with a card per citation."""
+    """Return the parts of an answer that a browser shows, printable, with a card per citation.
+
+    If nothing was found, `closest` has cards for the closest passages.
+    """
     quotes = dict[int, list[str]]()
     for sentence in answer["sentences"]:
         quotes.setdefault(sentence["citation"], []).append(_make_printable(sentence["text"]))
@@ -97,6 +101,11 @@ def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
         "cards": [
             card_json(citation, quotes.get(citation["number"], ()))
             for citation in answer["citations"]
+        ],
+        "closest": [
+            card_json({**passage, "number": rank})
+            for rank, passage in enumerate(answer["passages"][:_CLOSEST], 1)
+            if not answer["found"]
         ],
     }
 

@@ -1,4 +1,4 @@
-"""What `hopsyncd ask` prints if it found no answer."""
+"""What `hopsyncd ask` and the page show if no answer was found."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from hopsyncd.cli.output import place_text
 from hopsyncd.cli.query import _print_closest
+from hopsyncd.web.thread_views import turn_json
 
 
 def passage(document: str, strength: str | None) -> dict[str, Any]:
@@ -31,10 +32,28 @@ def test_the_first_passages_that_may_answer_are_printed(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("strength", ["weak", None])
-def test_weak_passages_are_left_to_a_search(
+def test_one_passage_is_printed_if_none_is_fair(
     capsys: pytest.CaptureFixture[str], strength: str | None
 ) -> None:
-    _print_closest({"passages": [passage("a.md", strength)], "version": 1}, "Who?", place_text)
+    found = [passage("a.md", strength), passage("b.md", strength)]
+    _print_closest({"passages": found, "version": 1}, "Who?", place_text)
     printed = capsys.readouterr()
-    assert not printed.out
-    assert "`hopsyncd query` shows" in printed.err
+    assert printed.out.startswith("The closest passage:\n1. a.md\n")
+    assert "b.md" not in printed.out
+
+
+def test_nothing_is_printed_if_no_passage_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_closest({"passages": [], "version": 1}, "Who?", place_text)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_conversation_gets_cards_of_the_closest_passages(is_found: bool) -> None:
+    answer = {
+        "found": is_found, "by": "extractive", "answer": None, "degraded": [], "subjects": [],
+        "sentences": [], "citations": [], "version": 1,
+        "llm": {"calls": 0, "cached": 0, "tokens": 0},
+        "passages": [passage(f"{name}.md", "weak") for name in "abcd"],
+    }  # fmt: skip
+    closest = [(card["number"], card["file"]) for card in turn_json(answer)["closest"]]
+    assert closest == ([] if is_found else [(1, "a.md"), (2, "b.md"), (3, "c.md")])

@@ -77,7 +77,8 @@ def format_reply(
 ) -> AskAnswer:
     """Format the answer and its numbered citations, as docs/reference/http-api.md documents.
 
-    Version 0 is the empty graph before the first sync.
+    If nothing was found, the passages are always included, because the documents may answer the
+    question all the same. Version 0 is the empty graph before the first sync.
     """
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {
@@ -107,7 +108,7 @@ def format_reply(
             if answer
         ],
         "chain": [format_hop(answer, hop) for hop in reply.chain] if answer else [],
-        "passages": format_passages(answer) if with_passages else [],
+        "passages": format_passages(answer) if with_passages or not reply.found else [],
         "logic": format_logic(answer),
         "llm": {
             "calls": reply.spent.calls,

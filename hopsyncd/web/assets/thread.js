@@ -279,7 +279,12 @@
       nodes.push(element("ul", { class: "notes" }, ...items));
     }
     if (isShown && !answer.found) {
-      nodes.push(element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this.")));
+      const told = element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this."));
+      nodes.push(told);
+      if (answer.closest?.length && !isFirst) {
+        told.append(" The passages below are the closest.");
+        nodes.push(element("ol", { class: "sources" }, ...answer.closest.map(renderCard)));
+      }
     } else if (isShown) {
       if (isWritten) nodes.push(renderWritten(answer));
       nodes.push(element("ol", { class: "sources" }, ...answer.cards.map(renderCard)));
