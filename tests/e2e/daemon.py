@@ -179,11 +179,15 @@ class Place:
     def until(
         self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S, poll_s: float = 0.02
     ) -> float:
-        """Poll until the condition holds; the seconds it took."""
+        """Poll until the condition holds; the seconds it took.
+
+        In tests, the pauses grow up to 0.1 s, because each request slows the daemon.
+        """
         began_s = time.monotonic()
         while not condition():
-            assert time.monotonic() - began_s < timeout_s, f"waited {timeout_s} s in vain"
-            time.sleep(poll_s)
+            waited_s = time.monotonic() - began_s
+            assert waited_s < timeout_s, f"waited {timeout_s} s in vain"
+            time.sleep(max(poll_s, min(0.05 * waited_s, 0.1)) if _IS_TEST else poll_s)
         return time.monotonic() - began_s
 
     def files_bytes(self, pattern: str = "*") -> dict[Path, bytes]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from runpy import run_module
 from tempfile import TemporaryDirectory
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.fakes.preloaded"])
+# One for all forks of the tests: a process has one fork server, and the last preload counts.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.fakes.preloaded"])
 _SET_BY_IMPORTS = ("OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
@@ -32,7 +33,7 @@ class ForkedProcess:
         stdout: Path,
         stderr: Path,
     ) -> None:
-        self._process = _CONTEXT.Process(
+        self._process = FORKS.Process(
             target=_run, args=(arguments, cwd, {**environment}, stdout, stderr)
         )
         self._process.start()

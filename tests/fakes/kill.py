@@ -3,7 +3,6 @@
 The processes are forked from a server that has opened nothing, so that hundreds cost little.
 """
 
-import multiprocessing
 import os
 import shutil
 import signal
@@ -16,14 +15,13 @@ from pathlib import Path
 from store.contract import Connection
 from store.engines.sqlite.acknowledged import note_path
 from store.engines.sqlite.database import FileConnection
+from tests.fakes.forked import FORKS
 
 Step = Callable[[str], None]
 # What is done to a file: a function of a module, which calls Step with a name wherever it may die.
 # As a trace callback of SQLite, Step is called before each statement, those inside others too.
 Work = Callable[[Path, Step], None]
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "hopsyncd.ingest.upkeep", "tests.fakes.stack"])
 _TIMEOUT_S = 120.0
 _ENDINGS = ("", "-wal", "-shm")
 
@@ -60,8 +58,8 @@ def trace(connection: Connection, step: Step) -> None:
 
 def steps_of(work: Work, path: Path) -> list[str]:
     """Let the work come to its end; the names of its steps."""
-    receiver, sender = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_whole, args=(work, path, sender))
+    receiver, sender = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=_whole, args=(work, path, sender))
     process.start()
     sender.close()
     names: list[str] = receiver.recv()
@@ -80,9 +78,9 @@ def copies_at(numbers: Sequence[int], work: Work, path: Path, folder: Path) -> l
 
     A kill leaves what was written, and so does a copy; steps that leave the same share one.
     """
-    receiver, sender = _FORKS.Pipe(duplex=False)
+    receiver, sender = FORKS.Pipe(duplex=False)
     run = partial(_copied_at, numbers, folder, sender)
-    process = _FORKS.Process(target=run, args=(work, path))
+    process = FORKS.Process(target=run, args=(work, path))
     process.start()
     sender.close()
     names: list[str] = receiver.recv()
@@ -119,7 +117,7 @@ def torn_writes(
 
 
 def _ended(run: Callable[[Work, Path], None], work: Work, path: Path) -> int | None:
-    process = _FORKS.Process(target=run, args=(work, path))
+    process = FORKS.Process(target=run, args=(work, path))
     process.start()
     process.join(_TIMEOUT_S)
     return process.exitcode
