@@ -174,6 +174,26 @@ def test_sentences_that_add_nothing_are_not_shown() -> None:
     assert choose_sentences([first, padding, value], weights, frozenset({value})) == [first, value]
 
 
+def test_short_sentences_are_added_while_the_answer_stays_short() -> None:
+    weights = {f"word{index}": 1.0 for index in range(7)}
+    short = [sentence(f"it says {index} of seven.", 0, 0.5, f"word{index}") for index in range(7)]
+    assert choose_sentences(short, weights) == short[:5]
+    long = [replace(one, text=f"{one.text} {'x' * 100}.") for one in short]
+    assert choose_sentences(long, weights) == long[:4]  # 500 characters have no room for a fifth
+    longer = [replace(one, text=f"{one.text} {'x' * 200}.") for one in short]
+    assert choose_sentences(longer, weights) == longer[:3]
+
+
+def test_the_sentence_most_like_the_question_is_added_although_it_has_no_new_words() -> None:
+    weights = {"door": 2.0, "born": 2.0}
+    first = sentence("The Door was born here", 0, 0.5, "door", "born")
+    nearest = sentence("and so lasts for a long year", 4, 0.6)
+    other = sentence("and so does every other year", 0, 0.4)
+    assert choose_sentences([first, other, nearest], weights) == [first, nearest]
+    long = replace(nearest, text=f"{nearest.text} {'x' * 500}.")
+    assert choose_sentences([first, other, long], weights) == [first]
+
+
 def test_a_sentence_about_a_pronoun_follows_the_sentence_that_names_it() -> None:
     weights = {"mira": 2.0, "deputy": 1.0}
     named = sentence("Mira leads the big harbour office.", 0, 0.5, "mira")

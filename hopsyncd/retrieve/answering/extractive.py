@@ -1,4 +1,4 @@
-"""An answer without an LLM: up to three sentences of the passages found.
+"""An answer without an LLM: a few sentences of the passages found.
 
 The sentences are chosen one by one. Each time, the sentence with the highest score is chosen:
 
@@ -18,12 +18,15 @@ sentence contains a value of the kind asked for, and the new sentence does not. 
 the new sentence shares no name with the chosen sentences, and the question is short or hardly
 resembles the new sentence. A short answer is shown only with the sentence that contains it.
 
-If a question has several clauses, the last sentence is chosen differently. For each clause, the
+If a question has several clauses, the third sentence is chosen differently. For each clause, the
 gain of a sentence is its cosine minus the best cosine of the chosen sentences. The sentence with
 the largest gain for any clause is added, even if it has few new words.
 
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.
+
+While the answer stays short, further sentences are added. The first is the sentence most like the
+question, if it is not chosen yet. The others are chosen by their score as before.
 
 The term `has_value` makes the sentences contain more correct answers on each of four collections.
 Small changes to the other weights hardly change the result.
@@ -49,6 +52,8 @@ _JOINED = 0.3
 _HAS_VALUE = 0.7
 _FOLLOWS = 0.15
 _SENTENCES = 3
+_MOST_SENTENCES = 5  # if they have at most _SHORT_ANSWER characters together
+_SHORT_ANSWER = 500
 _FEW_NEW = 0.1  # a share of the question's idf
 _SHORT_QUESTION = 6  # terms
 _UNLIKE = 0.4  # a cosine
@@ -93,58 +98,96 @@ def choose_sentences(
     with_value: AbstractSet[Sentence] = frozenset(),
     leading: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
-    """Choose up to three sentences that together answer the question, most helpful first.
+    """Choose the sentences that together answer the question, most helpful first.
 
     `weights` is the idf of the question's terms. The sentences in `with_value` contain a value of
     the kind asked for. If `leading` is not empty, the best sentence in `leading` comes first.
     """
-    total = max(sum(weights.values()), 1e-9)
-    chosen: list[Sentence] = []
-    left = [
-        sentence for sentence in sentences if sentence in with_value or is_prose(sentence.text)
-    ] or [*sentences]
+    choice = _Choice(sentences, weights, with_value)
     leaders = [sentence for sentence in sentences if sentence in leading]
-    covered = frozenset[str]()
-    names = _unite_names(sentences)
+    has_clauses = any(sentence.clause_cosines for sentence in choice.left)
+    while choice.left and len(choice.chosen) + has_clauses < _SENTENCES:
+        best = max((leaders if not choice.chosen else ()) or choice.left, key=choice.value)
+        if choice.chosen and choice.is_padding(best):
+            break
+        choice.add(best)
+    if has_clauses and choice.left:
+        choice.add(_choose_for_clause(choice.left, choice.chosen))
+    choice.add_while_short()
+    return [_shorten(sentence) for sentence in choice.chosen]
 
-    def share_new(sentence: Sentence) -> float:
-        return sum(weights[term] for term in sentence.terms - covered) / total
 
-    def is_joined(sentence: Sentence) -> bool:
-        return any(
-            previous.passage != sentence.passage and names[previous.passage] & sentence.names
-            for previous in chosen
-        )
+class _Choice:
+    """The sentences chosen so far, and those left to choose from."""
 
-    before = _find_antecedents(sentences)
+    def __init__(
+        self,
+        sentences: Sequence[Sentence],
+        weights: Mapping[str, float],
+        with_value: AbstractSet[Sentence],
+    ) -> None:
+        self.chosen: list[Sentence] = []
+        self.left = [
+            sentence for sentence in sentences if sentence in with_value or is_prose(sentence.text)
+        ] or [*sentences]
+        self._weights = weights
+        self._total = max(sum(weights.values()), 1e-9)
+        self._with_value = with_value
+        self._covered = frozenset[str]()
+        self._names = _unite_names(sentences)
+        self._before = _find_antecedents(sentences)
 
-    def value(sentence: Sentence) -> float:
+    def add(self, sentence: Sentence) -> None:
+        self.chosen.append(sentence)
+        self.left = [other for other in self.left if other.text != sentence.text]
+        self._covered |= sentence.terms
+
+    def add_while_short(self) -> None:
+        """Add further sentences as long as the answer stays short.
+
+        The first is the sentence most like the question, unless one as similar is chosen.
+        """
+        if not self.left:
+            return
+        nearest = max(self.left, key=lambda sentence: sentence.cosine)
+        is_nearer = nearest.cosine > max(sentence.cosine for sentence in self.chosen)
+        if is_nearer and self._stays_short(nearest):
+            self.add(nearest)
+        while self.left:
+            best = max(self.left, key=self.value)
+            if self.is_padding(best) or not self._stays_short(best):
+                return
+            self.add(best)
+
+    def value(self, sentence: Sentence) -> float:
         return (
             _COSINE * sentence.cosine
-            + _NEW * share_new(sentence)
+            + _NEW * self._share_new(sentence)
             - _RANK * math.log1p(sentence.rank)
-            + _JOINED * is_joined(sentence)
-            + _HAS_VALUE * (sentence in with_value)
-            + _FOLLOWS * (before.get(sentence) in chosen)
+            + _JOINED * self._is_joined(sentence)
+            + _HAS_VALUE * (sentence in self._with_value)
+            + _FOLLOWS * (self._before.get(sentence) in self.chosen)
         )
 
-    def is_padding(sentence: Sentence) -> bool:
-        if sentence in with_value or share_new(sentence) >= _FEW_NEW:
+    def is_padding(self, sentence: Sentence) -> bool:
+        if sentence in self._with_value or self._share_new(sentence) >= _FEW_NEW:
             return False
-        is_far = len(weights) <= _SHORT_QUESTION or sentence.cosine < _UNLIKE
-        return chosen[0] in with_value or (is_far and not is_joined(sentence))
+        is_far = len(self._weights) <= _SHORT_QUESTION or sentence.cosine < _UNLIKE
+        return self.chosen[0] in self._with_value or (is_far and not self._is_joined(sentence))
 
-    has_clauses = any(sentence.clause_cosines for sentence in left)
-    while left and len(chosen) + has_clauses < _SENTENCES:
-        best = max((leaders if not chosen else ()) or left, key=value)
-        if chosen and is_padding(best):
-            break
-        chosen.append(best)
-        left = [sentence for sentence in left if sentence.text != best.text]
-        covered |= best.terms
-    if has_clauses and left:
-        chosen.append(_choose_for_clause(left, chosen))
-    return [_shorten(sentence) for sentence in chosen]
+    def _share_new(self, sentence: Sentence) -> float:
+        new = sentence.terms - self._covered
+        return sum(self._weights[term] for term in new) / self._total
+
+    def _is_joined(self, sentence: Sentence) -> bool:
+        return any(
+            previous.passage != sentence.passage and self._names[previous.passage] & sentence.names
+            for previous in self.chosen
+        )
+
+    def _stays_short(self, sentence: Sentence) -> bool:
+        shown = sum(len(_shorten(chosen).text) for chosen in self.chosen)
+        return len(self.chosen) < _MOST_SENTENCES and shown + len(sentence.text) <= _SHORT_ANSWER
 
 
 def _unite_names(sentences: Sequence[Sentence]) -> dict[PassageId, frozenset[str]]:
