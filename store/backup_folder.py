@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest
@@ -20,6 +20,7 @@ from typing import Any
 
 from store.contract import Connection
 from store.exceptions import BackupFailed
+from store.files import sync_folder, write_private
 from store.open_database import SCHEMA_VERSION, open_reader
 from store.space import backup
 from store.versions import head
@@ -233,34 +234,9 @@ def _hold_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Create a file that only its owner can read, and sync it to disk. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def time_name(now_ms: int) -> str:
     """Format a time as the name of a backup's folder, such as 2026-11-26T03-00-00Z."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-
-
-def sync_file(path: Path) -> None:
-    """Sync a file to disk. Raises OSError."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder to disk, so that new and renamed files in it survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network file systems do not support it
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _backup_error(folder: Path, why: str) -> BackupFailed:

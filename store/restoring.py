@@ -21,16 +21,14 @@ from store.backup_folder import (
     DATABASE,
     Backup,
     digest_of,
-    sync_file,
-    sync_folder,
     time_name,
-    write_private,
 )
 from store.check import check
 from store.contract import Connection
 from store.engines.sqlite.acknowledged import note_path, read_acknowledged
 from store.engines.sqlite.database import open_file
 from store.exceptions import BackupFailed, OlderSchema, StoreError
+from store.files import sync_folder, sync_to_disk, write_private
 from store.open_database import SCHEMA_VERSION, open_reader, open_writer
 from store.operational import all_watches, note_run
 from store.purge import request_purge
@@ -206,13 +204,13 @@ def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], Non
         raise _restore_error(name, why, "Choose another backup. The current database is unchanged")
     if schema == SCHEMA_VERSION:
         verify(copy)
-    sync_file(copy)
+    sync_to_disk(copy)
 
 
 def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
     shutil.copyfile(chosen.database, copy)
     copy.chmod(0o600)
-    sync_file(copy)
+    sync_to_disk(copy)
     if digest_of(copy) != chosen.manifest.digest:
         raise _restore_error(
             name,

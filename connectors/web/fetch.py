@@ -261,8 +261,6 @@ class Visitor:
     client: PageFetcher
     delay_s: float
     is_wanted: Callable[[str], bool]
-    clock_s: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -290,9 +288,9 @@ class Visitor:
 
     def _rules(self, url: str) -> Protego:
         host = self._host(url)
-        if host.rules is None or self.clock_s() > host.rules_until_s:
+        if host.rules is None or time.monotonic() > host.rules_until_s:
             host.rules = self._read_rules(url)
-            host.rules_until_s = self.clock_s() + _ROBOTS_AGE_S
+            host.rules_until_s = time.monotonic() + _ROBOTS_AGE_S
             delay = host.rules.crawl_delay(USER_AGENT)
             host.delay_s = min(float(delay or 0), _MAX_CRAWL_DELAY_S)
         return host.rules
@@ -318,9 +316,9 @@ class Visitor:
         host = self._host(url)
         if host.down:
             raise Unreachable(host.down)
-        wait_s = host.next_s - self.clock_s()
+        wait_s = host.next_s - time.monotonic()
         if wait_s > 0:
-            self.sleep(wait_s)
+            time.sleep(wait_s)
         try:
             reply = self.client.get(url, dict(headers), accepts)
         except Unreachable as error:
@@ -329,7 +327,7 @@ class Visitor:
                 host.down = f"{error.why}, repeatedly"
             raise
         finally:
-            host.next_s = self.clock_s() + max(self.delay_s, host.delay_s)
+            host.next_s = time.monotonic() + max(self.delay_s, host.delay_s)
         host.failures = 0
         if reply.status == 429:
             host.down = "the host asks for fewer requests (HTTP 429)"

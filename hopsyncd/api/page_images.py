@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hopsyncd.api.file_text import no_file, read_indexed_file
 from hopsyncd.api.passages import read_passage
 from hopsyncd.api.requests import PageImageRequest
+from hopsyncd.child_process import IdleTimer
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import Busy, DocumentUnreadable, NotFound
 from hopsyncd.formats.blocks import Block
@@ -64,7 +65,7 @@ class PageImages:
         self._process = ExtractionProcess(limits=_LIMITS)
         self._pages = OrderedDict[tuple[bytes, int, str], Block]()
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._idle = IdleTimer(_IDLE_S, self._end_if_idle)
 
     def draw(self, config: Config, page: WantedPage) -> PageImageAnswer:
         """Draw a page. Raises NotFound if the file has changed or cannot be read, and Busy if the
@@ -104,11 +105,7 @@ class PageImages:
         except DocumentUnreadable as problem:
             raise no_file(page.source, page.document, problem.why) from problem
         finally:
-            if self._timer:
-                self._timer.cancel()
-            self._timer = threading.Timer(_IDLE_S + 1, self._end_idle)
-            self._timer.daemon = True
-            self._timer.start()
+            self._idle.restart()
 
     def _keep(self, key: tuple[bytes, int, str], block: Block) -> None:
         self._pages[key] = block
@@ -116,6 +113,7 @@ class PageImages:
         while sum(len(image.text) for image in self._pages.values()) > _MOST_KEPT_BYTES:
             self._pages.popitem(last=False)
 
-    def _end_idle(self) -> None:
+    def _end_if_idle(self) -> None:
         with self._lock:
-            self._process.end_idle(_IDLE_S)
+            if self._idle.has_expired:
+                self._process.end_idle(_IDLE_S)

@@ -300,15 +300,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
-    hop_fields = format_hop(shown, hop)
-    return {
-        "from": hop_fields["from"],
-        "to": hop_fields["to"],
-        "question": hop_fields["question"],
-        "asked_by": hop_fields["asked_by"],
-        "share": hop_fields["share"],
-        "similarity": similarity,
-    }
+    return {**format_hop(shown, hop), "similarity": similarity}
 
 
 def _answer_to_show(

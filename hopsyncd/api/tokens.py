@@ -10,26 +10,24 @@ SHA-256 of the SECRET. Passwords need slow hashes, because people choose weak pa
 is 256 random bits, which nobody can guess at any speed.
 """
 
-import fcntl
 import hashlib
 import hmac
 import json
 import os
 import re
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.secret_file import SECRET_BYTES, read_secret
+from hopsyncd.config.secret_file import SECRET_BYTES, hold_lock_of, read_secret, replace_private
 from hopsyncd.errors import ConfigError, NotFound, SocketRefused
 
 Right = Literal["health", "metrics", "read", "write", "admin", "owner"]
@@ -185,20 +183,10 @@ class TokenFile:
 
         Holds a lock, so other processes wait before they change the file.
         """
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            lock = os.open(self._file.with_name(f"{self._file.name}.lock"), flags, 0o600)
-            with os.fdopen(lock, "r+b"):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                tokens = self.read()
-                yield tokens
-                _replace(self._file, [asdict(token) for token in tokens])
-        except OSError as error:
-            raise ConfigError(
-                f"Cannot write the tokens to {self._file}",
-                str(error.strerror).lower(),
-                "Run the command as the user who runs the daemon",
-            ) from error
+        with hold_lock_of(self._file, f"the tokens to {self._file}"):
+            tokens = self.read()
+            yield tokens
+            replace_private(self._file, json.dumps([asdict(token) for token in tokens], indent=1))
 
 
 class TokenUses:
@@ -234,7 +222,7 @@ class TokenUses:
         ids = {token.id for token in tokens}
         self._used_s = {name: used for name, used in self._used_s.items() if name in ids}
         with suppress(OSError):
-            _replace(self._file, self._used_s)
+            replace_private(self._file, json.dumps(self._used_s, indent=1))
 
 
 class Tokens:
@@ -336,15 +324,3 @@ def warn_of_former_files(config: Config) -> None:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _replace(file: Path, value: Any) -> None:
-    """Replace a JSON file atomically. Only its owner can read it."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            json.dump(value, written, indent=1)
-        Path(temporary).replace(file)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise

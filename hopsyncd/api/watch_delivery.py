@@ -27,7 +27,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -40,6 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from hopsyncd.api.requests import Argument, WebhookUrl, host_of
 from hopsyncd.child_process import end_child, start_child
 from store.exceptions import DiskFailure
+from store.files import replace_file
 from store.operational import Notification, Watch
 
 ACTIONS_NAME = "watch_actions.json"  # the file in the data_dir
@@ -153,7 +153,7 @@ class WatchActions:
         whole = _File(actions=tuple(actions.values()), proposed=tuple(proposed.values()))
         text = whole.model_dump_json(indent=2, exclude_defaults=True)
         try:
-            _replace(self._file, text.encode() + b"\n")
+            replace_file(self._file, text.encode() + b"\n")
         except OSError as error:
             raise DiskFailure(
                 f"Cannot write {self._file}",
@@ -220,26 +220,6 @@ def _what_to_do(error: Exception, file: Path) -> str:
         "Correct the file or move it away, then restart the daemon. If you moved it, add programs"
         " and webhooks again after the restart."
     )
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Replace the file atomically: after a crash, it has the old or the new content."""
-    descriptor, name = tempfile.mkstemp(".part", f".{file.name}.", file.parent)  # mode 600
-    try:
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(content)
-            written.flush()
-            os.fsync(descriptor)
-        Path(name).replace(file)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -30,7 +30,6 @@ from hopsyncd.api.watch_rights import Makers, Rights, is_maker, login_of, refuse
 from hopsyncd.api.watch_states import ask_head, reasons_of, state_at
 from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.responses.daemon_state import WatchChange, Watched, WatchedState
 from hopsyncd.retrieve.answering.asker import Asker
@@ -63,6 +62,8 @@ log = structlog.get_logger(__name__)
 
 _ROUND_S = 60.0  # compare also without a new version, because purges make none
 _STORE_S = 60.0
+
+_Result = TypeVar("_Result")
 
 
 class WatchedQuestions:
@@ -134,9 +135,7 @@ class WatchedQuestions:
         kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
         act = next((json.dumps({kind: True}) for kind, is_set in kinds if is_set), None)
         if paused := self._makers.find_paused(self._all(), question, act, caller):
-            self._worker.submit(
-                lambda pipeline: change_login(pipeline.connection, paused.id, login_of(caller))
-            ).result(_STORE_S)
+            self._store(lambda database: change_login(database, paused.id, login_of(caller)))
             self._wake.set()
             return paused.id
         refuse_too_many(self._all(), caller)
@@ -152,8 +151,7 @@ class WatchedQuestions:
             login_of(caller),
             self._rights(caller).to_json(),
         )
-        added = self._worker.submit(lambda pipeline: add_watch(pipeline.connection, watch))
-        number = added.result(_STORE_S)
+        number = self._store(lambda database: add_watch(database, watch))
         if program or webhook:
             try:
                 self._actions.add(
@@ -170,6 +168,11 @@ class WatchedQuestions:
         self._wake.set()
         return number
 
+    def _store(self, change: Callable[[Connection], _Result]) -> _Result:
+        """Change the database on the writer's thread. Returns the result of `change`."""
+        done = self._worker.submit(lambda pipeline: change(pipeline.connection))
+        return done.result(_STORE_S)
+
     def _rights(self, caller: Caller | None) -> Rights:
         with closing(open_reader(self._database)) as connection:
             return _rights_in(connection, caller)
@@ -177,8 +180,7 @@ class WatchedQuestions:
     def remove(self, number: int, caller: Caller) -> None:
         """End a watch. Raises NotFound."""
         self._watch(number, caller)
-        removed = self._worker.submit(lambda pipeline: remove_watch(pipeline.connection, number))
-        if not removed.result(_STORE_S):
+        if not self._store(lambda database: remove_watch(database, number)):
             raise _not_watched(number)
         with suppress(StoreError):  # a leftover action is harmless: numbers are never reused
             self._actions.remove(number)
@@ -199,9 +201,7 @@ class WatchedQuestions:
                 f"`hopsyncd watches {number}` shows the new program or webhook",
             )
         why = "the change is older than the permission to run the action"
-        self._worker.submit(
-            lambda pipeline: fail_undelivered(pipeline.connection, number, self._now_ms(), why)
-        ).result(_STORE_S)
+        self._store(lambda database: fail_undelivered(database, number, self._now_ms(), why))
         self._actions.add(proposed)
         self._off = self._count_off()
         self._wake.set()
@@ -359,7 +359,7 @@ class WatchedQuestions:
                 if self._actions.problem:
                     continue  # stays in the database, without effect, until the file is usable
                 self._actions.propose(proposed)
-            self._worker.submit(partial(_replace_act, watch, kind)).result(_STORE_S)
+            self._store(partial(replace_act, number=watch.id, old=watch.act, new=kind))
             log.warning(
                 "a watch's program or webhook came with the database and is turned off",
                 watch=watch.id,
@@ -398,21 +398,16 @@ class WatchedQuestions:
         text = rights.to_json()
         if before.differs(rights):
             restart = partial(restart_watch, forgets=before.has_lost(rights))
-            self._worker.submit(
-                lambda pipeline: restart(pipeline.connection, watch.id, version, state, text)
-            ).result(_STORE_S)
+            self._store(lambda database: restart(database, watch.id, version, state, text))
             log.info("the rights of a watch have changed", watch=watch.id, version=version)
             return
         if text != watch.rights:
-            self._worker.submit(
-                lambda pipeline: change_rights(pipeline.connection, watch.id, text)
-            ).result(_STORE_S)
+            self._store(lambda database: change_rights(database, watch.id, text))
         if state != watch.state:
-            self._worker.submit(
-                lambda pipeline: record_change(
-                    pipeline.connection, watch.id, old, version, state, self._now_ms()
-                )
-            ).result(_STORE_S)
+            now_ms = self._now_ms()
+            self._store(
+                lambda database: record_change(database, watch.id, old, version, state, now_ms)
+            )
             log.info("the answer to a watched question changed", watch=watch.id, version=version)
 
     # Delivering
@@ -447,9 +442,7 @@ class WatchedQuestions:
         return json.dumps(report, ensure_ascii=False)
 
     def _note_delivery(self, notification: int, error: str | None) -> None:
-        self._worker.submit(
-            lambda pipeline: note_delivery(pipeline.connection, notification, self._now_ms(), error)
-        ).result(_STORE_S)
+        self._store(lambda database: note_delivery(database, notification, self._now_ms(), error))
 
     def _change(self, watch: Watch, notification: Notification, acl: Acl) -> WatchChange:
         _, asker = self._parts()
@@ -485,10 +478,6 @@ def _kind(watch: Watch) -> str | None:
     """Return the kind of the watch's action: exec, webhook or mcp."""
     kind = kind_of_act(watch.act)
     return next(iter(json.loads(kind))) if kind else None
-
-
-def _replace_act(watch: Watch, kind: str | None, pipeline: SourceSync) -> None:
-    replace_act(pipeline.connection, watch.id, watch.act, kind)
 
 
 def _not_watched(number: int) -> NotFound:

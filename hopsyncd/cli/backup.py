@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +113,8 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
         }
         for backup in _list_backups(place)
     ]
-    replaced = [str(file) for file in _find_replaced(config, list_replaced)]
+    database = config.database
+    replaced = [*map(str, list_replaced(database))] if isinstance(database, Path) else []
     if print_if_json({"folder": str(place), "backups": backups, "replaced": replaced}, as_json):
         return
     if not backups:
@@ -139,10 +140,6 @@ def _list_backups(folder: Path) -> "Sequence[Backup]":
             (error.strerror or str(error)).lower(),
             "Check that the path is a folder that you may read",
         ) from error
-
-
-def _find_replaced(config: Config, find: Callable[[Path], Sequence[Path]]) -> Sequence[Path]:
-    return find(config.database) if isinstance(config.database, Path) else ()
 
 
 def _folder_of(config: Config) -> Path:

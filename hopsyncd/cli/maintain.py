@@ -1,10 +1,10 @@
 """`hopsyncd check`, `rebuild`, `copy`, `recover`, `gc` and `purge`."""
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from hopsyncd.config.values import check_database_url
 from hopsyncd.display import duration, plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
+
+if TYPE_CHECKING:
+    from store.contract import Connection
 
 
 @click.command()
@@ -48,17 +51,24 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
 def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.upkeep import check_database
+
+    with _reading(load_config(context.obj), "There is nothing to check") as connection:
+        return check_database(connection, deep, lambda *_: None)
+
+
+@contextmanager
+def _reading(config: Config, failed: str) -> "Iterator[Connection]":
+    """Open the database. If it does not exist, raises BadRequest, which begins with `failed`."""
     from store.open_database import exists, open_reader
 
-    database = load_config(context.obj).database
-    if not exists(database):
+    if not exists(config.database):
         raise BadRequest(
-            "There is nothing to check",
-            f"{database} does not exist",
+            failed,
+            f"{config.database} does not exist",
             "Run `hopsyncd serve` to create the database and index the sources",
         )
-    with closing(open_reader(database)) as connection:
-        return check_database(connection, deep, lambda *_: None)
+    with closing(open_reader(config.database)) as connection:
+        yield connection
 
 
 @click.command()
@@ -122,15 +132,8 @@ def _print_estimate(
     """Estimate in this process, so that the daemon is not slowed down. Prices are for a million
     tokens."""
     from hopsyncd.ingest.rebuild_estimate import estimate_rebuild
-    from store.open_database import exists, open_reader
 
-    if not exists(config.database):
-        raise BadRequest(
-            "There is nothing to estimate",
-            f"{config.database} does not exist",
-            "Run `hopsyncd serve` to create the database and index the sources",
-        )
-    with closing(open_reader(config.database)) as connection:
+    with _reading(config, "There is nothing to estimate") as connection:
         costs = estimate_rebuild(connection, config)
     cost = None
     if encoder_price is not None or llm_price is not None:

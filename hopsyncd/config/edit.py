@@ -3,9 +3,7 @@
 Edits keep comments and all text that they do not change.
 """
 
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from hopsyncd.config.mistakes import key_lines, toml_value
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.responses.changes import ReloadAnswer
+from store.files import replace_file
 
 _PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
@@ -206,17 +205,7 @@ def _replace(file: Path, text: str) -> None:
     """
     real = file.resolve()
     try:
-        handle, beside = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as written:
-                written.write(text)
-                written.flush()
-                os.fsync(written.fileno())
-            Path(beside).chmod(real.stat().st_mode & 0o777)
-            Path(beside).replace(real)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        replace_file(real, text.encode(), mode=real.stat().st_mode & 0o777)
     except OSError as error:
         raise ConfigError(
             f"Cannot write {file}",

@@ -1,12 +1,16 @@
-"""Reads and writes files with one secret, such as a token, that only their owner can read."""
+"""Reads and writes files with secrets, such as tokens, that only their owner can read."""
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from hopsyncd.errors import SocketRefused
+from hopsyncd.errors import ConfigError, SocketRefused
+from store.files import replace_file
 
 SECRET_BYTES = 32
 _MIN_CHARACTERS = 32
@@ -60,6 +64,31 @@ def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHAR
             f"Copy the complete {kind} into the file",
         )
     return secret
+
+
+def replace_private(file: Path, text: str) -> None:
+    """Replace a file atomically. Only its owner can read it. Raises OSError."""
+    replace_file(file, text.encode(), is_durable=False)
+
+
+@contextmanager
+def hold_lock_of(file: Path, what: str) -> Iterator[None]:
+    """Hold a lock in the block, so that other processes wait before they change the file.
+
+    Raises ConfigError, with `what` in the message, if the lock or the file cannot be written.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        lock = os.open(file.with_name(f"{file.name}.lock"), flags, 0o600)
+        with os.fdopen(lock, "r+b"):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {what}",
+            str(error.strerror).lower(),
+            "Run the command as the user who runs the daemon",
+        ) from error
 
 
 def _refusal(file: Path, error: OSError | UnicodeDecodeError, kind: str = "token") -> SocketRefused:

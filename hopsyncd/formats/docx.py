@@ -28,6 +28,8 @@ from hopsyncd.formats.office_text import (
     ListLeads,
     clean_description,
     find_symbol,
+    insert_attached,
+    make_note,
     read_diagram,
     read_metadata,
     with_metadata,
@@ -304,9 +306,7 @@ class _Reader:
         text, links, beside = self._read_flat(note)
         author = get_attribute(note, "author") if kind == "comment" else ""
         if text:
-            prefix = f"{author}: " if author else ""
-            links = tuple((offset + len(prefix), link) for offset, link in links)
-            yield Block("note", prefix + text, line := self._next(), line, links=links)
+            yield make_note(author, text, links, self._next())
         for element in beside:
             yield from self._read_attached(element)
 
@@ -353,16 +353,7 @@ class _Reader:
         self._caption = ()
         beside: list[tuple[int, Element]] = []
         built = self._build_grid(table, beside)
-        after = iter(beside)
-        waiting = next(after, None)
-        for block in make_table_blocks(built, leads):
-            while waiting and block.kind == "table" and waiting[0] < block.first_line:
-                yield from self._read_attached(waiting[1])
-                waiting = next(after, None)
-            yield block
-        while waiting:
-            yield from self._read_attached(waiting[1])
-            waiting = next(after, None)
+        yield from insert_attached(make_table_blocks(built, leads), beside, self._read_attached)
 
     def _build_grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
         """Build the grid of a table. Appends the objects in its cells to `beside`, each with the

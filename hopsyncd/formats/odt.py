@@ -23,6 +23,8 @@ from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
     clean_description,
+    insert_attached,
+    make_note,
     read_metadata,
     with_metadata,
 )
@@ -333,11 +335,9 @@ class _Reader:
                 child for child in element if get_local_name(child) not in ("creator", "date")
             ]
             text, links, _ = self.read_flat(paragraphs)
-            prefix = f"{author.text}: " if author is not None and author.text else ""
             if text:
-                links = tuple((offset + len(prefix), link) for offset, link in links)
-                number = next(self._numbers)
-                yield Block("note", prefix + text, number, number, links=links)
+                written_by = author.text if author is not None else None
+                yield make_note(written_by or "", text, links, next(self._numbers))
 
     def read_flat(self, parent: Element | list[Element]) -> tuple[str, Links, list[Element]]:
         """Return the text of an element, its links, and the objects in it (notes, frames)."""
@@ -370,17 +370,8 @@ class _Reader:
         leads = tuple(filter(None, (self._leads.introduction,)))
         self._leads.end()
         beside: list[tuple[int, Element]] = []
-        after = iter(beside)
         table = self._build_table(element, beside)
-        waiting = next(after, None)
-        for block in make_table_blocks(table, leads):
-            while waiting and block.kind == "table" and waiting[0] < block.first_line:
-                yield from self._read_attached(waiting[1])
-                waiting = next(after, None)
-            yield block
-        while waiting:
-            yield from self._read_attached(waiting[1])
-            waiting = next(after, None)
+        yield from insert_attached(make_table_blocks(table, leads), beside, self._read_attached)
 
     def _build_table(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
         builder = TableBuilder()

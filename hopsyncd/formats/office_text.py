@@ -2,7 +2,7 @@
 diagrams, and document properties."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from xml.etree.ElementTree import Element
 
@@ -144,6 +144,34 @@ class ListLeads:
         """End the list at text that is not an item. This text may introduce the next list."""
         self._items = []
         self.introduction = lead_in_of(text)
+
+
+def make_note(author: str, text: str, links: Links, line: int) -> Block:
+    """Make the block of a note or comment. If `author` is not empty, the note begins with it."""
+    prefix = f"{author}: " if author else ""
+    links = tuple((offset + len(prefix), link) for offset, link in links)
+    return Block("note", prefix + text, line, line, links=links)
+
+
+def insert_attached(
+    blocks: Iterable[Block],
+    attached: Iterable[tuple[int, Element]],
+    read: Callable[[Element], Iterator[Block]],
+) -> Iterator[Block]:
+    """Yield the blocks of a table, and the blocks of the objects in its cells between its parts.
+
+    attached: each object, with the line number of its row, ascending.
+    """
+    after = iter(attached)
+    waiting = next(after, None)
+    for block in blocks:
+        while waiting and block.kind == "table" and waiting[0] < block.first_line:
+            yield from read(waiting[1])
+            waiting = next(after, None)
+        yield block
+    while waiting:
+        yield from read(waiting[1])
+        waiting = next(after, None)
 
 
 def clean_description(description: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hopsyncd.formats.pdf_justified import join_justified
 from hopsyncd.formats.pdf_ruled import build_ruled_table, find_grids, select_inside
-from hopsyncd.formats.pdf_spans import Box, PageText, Span
+from hopsyncd.formats.pdf_spans import Box, PageText, PlacedText, Span
 from hopsyncd.formats.pdf_tables import (
     PlacedTable,
     find_aligned_tables,
@@ -30,29 +30,14 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 
 @dataclass(slots=True)
-class Line:
+class Line(PlacedText):
     """A line of text in reading order, with its position on the page."""
 
-    text: str
-    left: float
-    bottom: float
-    right: float
-    top: float
     size: float  # the smallest font size in the line
     is_bold: bool = False
     is_broken: bool = False  # whether the line ends with a hyphenated word
     parts: int = 1  # the number of spans with wide gaps between them
     longest: int = 0  # the number of characters in the longest line of the column
-
-    @property
-    def height(self) -> float:
-        """The height of the line's type, in points."""
-        return self.top - self.bottom
-
-    @property
-    def middle(self) -> float:
-        """The vertical position of the line's middle on the page, in points."""
-        return (self.top + self.bottom) / 2
 
 
 Item = Line | PlacedTable

@@ -7,25 +7,14 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(slots=True)
-class Span:
-    """Words on one line without a wide gap between them. `order` is the span's position in the
-    file."""
+class PlacedText:
+    """Text with its position on the page, in points."""
 
     text: str
     left: float
     bottom: float
     right: float
     top: float
-    order: int = 0
-    size: float = 0.0  # the smallest font size in points; 0 if unknown
-    is_bold: bool = False
-    is_broken: bool = False  # whether its last word continues in the next line
-    is_value: bool = False  # whether leader dots precede it or a form field contains it
-    first: int = 0  # the position of its first character in the page's text
-    last: int = 0
-    shade: int = 0  # the background colour; 0 for white
-    gaps: list[tuple[int, float, float]] = field(default_factory=list)
-    """For each space: its offset in the text, and its left and right end on the page."""
 
     @property
     def height(self) -> float:
@@ -36,6 +25,23 @@ class Span:
     def middle(self) -> float:
         """The vertical position of the line's middle on the page, in points."""
         return (self.top + self.bottom) / 2
+
+
+@dataclass(slots=True)
+class Span(PlacedText):
+    """Words on one line without a wide gap between them. `order` is the span's position in the
+    file."""
+
+    order: int = 0
+    size: float = 0.0  # the smallest font size in points; 0 if unknown
+    is_bold: bool = False
+    is_broken: bool = False  # whether its last word continues in the next line
+    is_value: bool = False  # whether leader dots precede it or a form field contains it
+    first: int = 0  # the position of its first character in the page's text
+    last: int = 0
+    shade: int = 0  # the background colour; 0 for white
+    gaps: list[tuple[int, float, float]] = field(default_factory=list)
+    """For each space: its offset in the text, and its left and right end on the page."""
 
 
 @dataclass(slots=True)

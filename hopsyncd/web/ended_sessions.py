@@ -4,10 +4,7 @@ The file is beside the token file, so all daemons that share the tokens end the 
 user, it has the time of the last command. Sessions that began before that time have ended.
 """
 
-import fcntl
 import json
-import os
-import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +12,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.errors import ConfigError
+from hopsyncd.config.secret_file import hold_lock_of, replace_private
 
 log = structlog.get_logger(__name__)
 
@@ -51,27 +48,11 @@ class EndedSessions:
 
         Locks the file, so several processes may call this method at the same time.
         """
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            lock = os.open(self._file.with_name(f"{FILE_NAME}.lock"), flags, 0o600)
-            with os.fdopen(lock, "r+b"):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                self._write(user)
-        except OSError as error:
-            raise ConfigError(
-                f"Cannot write {self._file}",
-                str(error.strerror).lower(),
-                "Run the command as the user who runs the daemon",
-            ) from error
-
-    def _write(self, user: str) -> None:
-        self._follow()
-        now_s = time.time()
-        times = {name: at_s for name, at_s in self._times.items() if now_s - at_s < _KEPT_S}
-        handle, temporary = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            json.dump({**times, user: now_s}, written)
-        Path(temporary).replace(self._file)
+        with hold_lock_of(self._file, str(self._file)):
+            self._follow()
+            now_s = time.time()
+            times = {name: at_s for name, at_s in self._times.items() if now_s - at_s < _KEPT_S}
+            replace_private(self._file, json.dumps({**times, user: now_s}))
 
     def _follow(self) -> None:
         """Reload the file if it has changed.

@@ -8,9 +8,7 @@ changes with each start, so no other server on this machine receives the cookie.
 
 import hmac
 import math
-import os
 import secrets
-import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -20,6 +18,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hopsyncd.config.secret_file import replace_private
 
 COOKIE = "hopsyncd"
 KEPT_NAME = "page.html"  # the file in the data_dir that opens the daemon's web interface
@@ -71,7 +71,7 @@ class Door:
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
         if self.address_file:
-            _write_own(self.address_file, opener(address))
+            replace_private(self.address_file, opener(address))
         self._token = token
         self._until_s = math.inf if self.address_file else time.monotonic() + _TOKEN_S
         return address
@@ -196,15 +196,3 @@ def kept_address(file: Path) -> str | None:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
     except OSError:
         return None
-
-
-def _write_own(file: Path, text: str) -> None:
-    """Replace a file atomically. Only its owner can read it."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            written.write(text)
-        Path(temporary).replace(file)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -93,7 +93,7 @@ def test_a_failed_backup_leaves_no_file(
     def full(*_: object) -> None:
         raise SqliteError("database or disk is full")
 
-    monkeypatch.setattr(space, "_sync", full)
+    monkeypatch.setattr(space, "sync_to_disk", full)
     before = set(tmp_path.iterdir())
     with pytest.raises(BackupFailed, match="disk is full"):
         backup(stack.connection, tmp_path / "b.db")

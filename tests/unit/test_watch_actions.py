@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_written_refuses_the_watch(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hopsyncd.api.watch_delivery._replace", fail)
+    monkeypatch.setattr("hopsyncd.api.watch_delivery.replace_file", fail)
     with pytest.raises(DiskFailure, match="no space left"):
         watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
     assert watching.watched.list_all(OWNER) == []

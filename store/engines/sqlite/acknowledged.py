@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from store.contract import Connection, Opened
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
+from store.files import replace_file
 from store.transactions import count_of, version_digest
 
 _SLOT_BYTES = 4096  # so that each slot is in a separate disk page
@@ -167,20 +168,10 @@ def _overwrite(note: Path, state: Acknowledged) -> bool:
 
 
 def _replace(note: Path, state: Acknowledged) -> None:
-    part = note.with_name(f".{note.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.pwrite(descriptor, bytes(2 * _SLOT_BYTES), 0)
-        os.pwrite(descriptor, _encode(state), state.writes % 2 * _SLOT_BYTES)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    part.replace(note)
-    folder = os.open(note.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    slots, encoded = bytearray(2 * _SLOT_BYTES), _encode(state)
+    start = state.writes % 2 * _SLOT_BYTES
+    slots[start : start + len(encoded)] = encoded
+    replace_file(note, bytes(slots))
 
 
 def stat_opened(database: Path) -> Opened:

@@ -17,6 +17,7 @@ from store.contract import Connection
 from store.engines.sqlite.acknowledged import expect_shrinking, note_size
 from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
 from store.exceptions import BackupFailed, DiskFailure
+from store.files import sync_to_disk
 from store.transactions import snapshot
 
 _PAGES = 1000  # pages freed per step
@@ -110,7 +111,7 @@ def backup(connection: Connection, target: Path) -> None:
     part = Path(name)
     try:
         _copy(connection, part)
-        _sync(part)
+        sync_to_disk(part)
         _publish(part, target)
     except (OSError, SqliteError, DiskFailure) as error:
         raise _backup_error(target, _reason_of(error)) from error
@@ -161,18 +162,10 @@ def _publish(part: Path, target: Path) -> None:
     _refuse_existing(target)
     part.rename(target)
     try:
-        _sync(target.parent)
+        sync_to_disk(target.parent)
     except OSError:
         target.unlink()
         raise
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # SQLite's file format: https://sqlite.org/fileformat2.html.
