@@ -1,6 +1,7 @@
 """Short answers and "not found": what is asked for, what a sentence offers, what is shown."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from hopsyncd.retrieve.answering.support import (
     measure_support,
 )
 from hopsyncd.retrieve.sentences import Sentence
+from hopsyncd.text.words import list_index_terms
 from store.records import PassageId
 from tests.fakes.models import FakeLanguage
 
@@ -81,6 +83,7 @@ def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
         ("How many voluntary extra hours can I have?", {"voluntari", "extra", "hour"}),
         ("For how many seconds does it keep them?", {"second"}),
         ("Out of how many of the latest tags does it choose?", {"latest", "tag"}),
+        ("It has two offers. How many of them are free?", set()),
         ("How large is it?", set()),
     ],
 )
@@ -245,6 +248,8 @@ def test_a_rare_name_that_is_missing_near_the_value_makes_an_answer_less_likely(
         ("How much does a seat cost?", "Each is 300 metres away", True),
         ("How much do they add to the fees of the nursery?", "There are 5 groups", True),
         ("How much do they add to the fees of the nursery?", "They add £40 a month", False),
+        ("How much money do they raise?", "They raise 60,000 USD", False),
+        ("How far back does the view of costs go?", "It goes back 14 weeks", False),
         ("When was the hall built?", "It has a lot of them", False),
     ],
 )
@@ -255,6 +260,65 @@ def test_an_answer_without_a_number_of_the_counted_noun_is_less_likely(
     assert asked is not None
     values = find_candidates(question, asked, said, WEIGHTS, LANGUAGE)
     assert measure_support(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
+
+
+def measured(question: str, *said: Sentence, passages: int = 1000, **weights: Any) -> Any:
+    asked = find_needs(question)
+    values = find_candidates(question, asked, said, weights, LANGUAGE) if asked else []
+    return measure_support(question, asked, values, said, weights, passages)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "cosine", "is_valueless"),
+    [
+        ("How often is it done?", "It is done daily", 0.55, False),
+        ("How often is it done?", "Others come daily", 0.3, True),
+        ("How often is it done?", "It is done", 0.55, True),
+        ("Who does it?", "It is done", 0.55, False),
+        ("How much does it cost?", "It is done", 0.55, False),  # this is unmet
+    ],
+)
+def test_a_value_that_is_asked_for_must_be_in_a_sentence_like_the_question(
+    question: str, text: str, cosine: float, is_valueless: bool
+) -> None:
+    best = sentence("It is so", 0, 0.6)
+    assert measured(question, best, sentence(text, 1, cosine))["valueless"] == is_valueless
+
+
+ABSENT = math.log1p((1000 + 0.5) / 0.5)  # the idf of a word that none of 1,000 passages has
+
+
+def test_names_count_only_in_the_sentence_that_asks() -> None:
+    said = sentence("The flow is high", 0, 0.6, "flow")
+    told = measured("I am in Portugal. How is the flow?", said, portug=ABSENT, flow=2.0)
+    assert (told["absent"], told["lost"], told["unnamed"]) == (0, 0, 0)
+    asked = measured("How is the flow in Portugal?", said, portug=ABSENT, flow=2.0)
+    assert (asked["absent"], asked["lost"], asked["unnamed"]) == (1, 1, pytest.approx(0.6))
+
+
+@pytest.mark.parametrize("when", ["July", "2014", "Monday", "7 May 2025"])
+def test_a_date_is_no_name(when: str) -> None:
+    said = sentence("The flow is high", 0, 0.6, "flow")
+    weights: dict[str, Any] = dict.fromkeys(list_index_terms(when), ABSENT)
+    told = measured(f"How was the flow in {when}?", said, flow=2.0, **weights)
+    assert (told["absent"], told["lost"], told["unnamed"]) == (0, 0, 0)
+
+
+def test_a_name_is_found_at_the_beginning_of_a_longer_word() -> None:
+    question = "How does Supervisor end a job?"
+    weights: dict[str, Any] = {"supervisor": 6.0, "job": 2.0}
+    assert measured(question, sentence("supervisord ends a job", 0, 0.6), **weights)["lost"] == 0
+    assert measured(question, sentence("A nonsupervisor ends it", 0, 0.6), **weights)["lost"] == 1
+
+
+def test_words_that_a_large_collection_lacks_make_an_answer_less_likely() -> None:
+    said = sentence("The yard is large", 0, 0.6, "yard")
+    large = measured("Can I park in the yard?", said, park=ABSENT, yard=3.0)["unknown"]
+    assert large == pytest.approx(ABSENT / (ABSENT + 3.0) - 0.2)
+    assert measured("Is the yard large?", said, yard=3.0)["unknown"] == 0
+    absent = math.log1p((100 + 0.5) / 0.5)
+    small = measured("Can I park in the yard?", said, passages=100, park=absent, yard=3.0)
+    assert small["unknown"] == 0
 
 
 def test_the_distance_of_the_best_sentence_from_the_others_counts() -> None:

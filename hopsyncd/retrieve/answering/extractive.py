@@ -300,10 +300,14 @@ _KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 _SECOND = frozenset(
     list_index_terms("second")
 )  # a unit of time here, although also a function word
-_COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re.IGNORECASE)
+_COUNTED = re.compile(
+    rf"\bhow many (?!(?:{_AUXILIARY}|of (?:them|these|those|us|you))\b)((?:[\w-]+ ?){{1,4}})",
+    re.IGNORECASE,
+)
 
 
 _SHARE = re.compile(r"\b(?:percent(?:age)?|share|proportion|fraction)\b", re.IGNORECASE)
+_NO_MONEY = re.compile(r"\bhow (?:far|old|tall|long)\b", re.IGNORECASE)
 _MONEY = re.compile(
     r"\bhow much (?:money|.*\b(?:cost|paid|pay|spend|earn))\b"
     r"|\b(?:prices?|salar(?:y|ies)|fees?|costs?|(?:monthly|annual|yearly|daily) amount)\b",
@@ -340,8 +344,7 @@ def find_needs(question: str) -> QuestionNeeds | None:
     >>> find_needs("How many hours can be saved?").counted
     frozenset({'hour'})
     """
-    last = next((part for part in reversed(_SENTENCE.split(question)) if "?" in part), question)
-    words = last.strip().rstrip(" ?!.")
+    words = find_asked_sentence(question).strip().rstrip(" ?!.")
     if _YES_OR_NO.match(words) or _TWO_THINGS.search(words):
         return None
     kinds = [
@@ -358,8 +361,20 @@ def find_needs(question: str) -> QuestionNeeds | None:
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None
     return QuestionNeeds(
-        kind, _find_counted_terms(words), "money" if _MONEY.search(words) else unit
+        kind,
+        _find_counted_terms(words),
+        "money" if _MONEY.search(words) and not _NO_MONEY.search(words) else unit,
     )
+
+
+def find_asked_sentence(question: str) -> str:
+    """Return the last sentence with a question mark. Without one, return the whole question.
+
+    >>> find_asked_sentence("Ada left. Where does she live?")
+    'Where does she live?'
+    """
+    sentences = reversed(_SENTENCE.split(question))
+    return next((sentence for sentence in sentences if "?" in sentence), question)
 
 
 def asks_for_several(question: str) -> bool:

@@ -53,8 +53,10 @@ HELD: Mapping[str, float] = {
     "unnamed": -7.335,
     "unmet": -3.336,
     "long": 2.832,
-    "lost": -2.0,  # fitted alone, with the other weights fixed, like the next weight
+    "lost": -2.0,  # fitted alone, with the other weights fixed, like the next weights
     "absent": -3.0,
+    "unknown": -8.0,
+    "valueless": -1.5,
     "bias": -4.550,
 }
 
@@ -134,7 +136,9 @@ _BEFORE = 40  # characters
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
-_MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
+_MONEY = re.compile(
+    r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF|JPY|DKK|NOK|SEK)\b"
+)
 # These numbers count nothing: negative numbers, decimal fractions and percentages.
 _NO_COUNT = re.compile(r"^-|\.\d|%")
 _FOLLOWING = re.compile(r"[ -][\w-]+")

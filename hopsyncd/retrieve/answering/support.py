@@ -4,9 +4,11 @@ The probability of an answer has weights that were fitted on known answers. Its 
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
   passages found. The question's rare names must occur in the passages of these sentences. No name
-  of the question may be absent from all passages of the collection.
-- Relation: if the question asks for a number of things, a percentage or an amount of money, the
-  sentences must contain a number of that kind.
+  of the question may be absent from all passages of the collection, and hardly any other word. Only
+  names in the sentence that asks count.
+- Relation: if the question asks for a value such as a number or a date, the best sentences must
+  contain one. If it asks for a number of things, a percentage or an amount of money, some sentence
+  must contain a number of that kind.
 
 If the question asks for a relative and the sentences state no kinship (`kinship`), the answer is
 "not found" with any probability.
@@ -22,12 +24,18 @@ more similar the best sentence is to the question by chance.
 import math
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from statistics import median
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asks_for_several, find_needs
+from hopsyncd.retrieve.answering.extractive import (
+    QuestionNeeds,
+    asks_for_several,
+    find_asked_sentence,
+    find_needs,
+)
 from hopsyncd.retrieve.answering.kinship import lacks_kinship
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
@@ -39,12 +47,14 @@ from hopsyncd.retrieve.answering.short_answer import (
 )
 from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import compute_probability, log_odds
-from hopsyncd.text.dates import WRITTEN_DATE
+from hopsyncd.text.dates import MONTH_PATTERN, WRITTEN_DATE
 from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import list_index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # In a collection with fewer passages, less similarity is enough.
+_FEW = 100  # In a collection with at most 100 passages, unknown words do not count.
+_USUALLY_UNKNOWN = 0.2  # the idf share of a question's words that documents often lack
 _SMALL_COLLECTION_BONUS = 0.05  # This times log(_MANY / passages) is added to the cosine.
 _SHORT, _LONG = 8, 14  # the most terms of a short question, and the fewest of a long question
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
@@ -65,9 +75,13 @@ _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
 _LEAST_COVERED = 0.2  # of the question's idf, in the sentence of a date and the headings above it
+_FAR_BEHIND = 0.1  # the cosine of a sentence that is too far from the best sentence's
 _ROUNDING = 1e-9
 _RARE = 0.45  # least share of log(1 + passages), about the idf of a word in one passage
 _BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,5}\Z")
+_DATE_WORD = re.compile(
+    rf"{MONTH_PATTERN}|(?:1[5-9]|20)\d\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE
+)
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
@@ -84,50 +98,88 @@ def measure_support(
     values: the values of the kind asked for. weights: the idf of the question's terms, including
     terms that no passage has. passages: the number of passages in the collection.
     """
-    undated = WRITTEN_DATE.sub(" ", question)  # documents can write a date differently
     nearest: dict[int, float] = {}
     for sentence in sentences:
         nearest[sentence.rank] = max(nearest.get(sentence.rank, sentence.cosine), sentence.cosine)
     best = max(nearest.values(), default=0.0)
+    names = _list_asked_names(question)
     rare = {
         term
-        for term in _list_name_terms(undated) & weights.keys()
-        if weights[term] > _RARE * math.log1p(passages)
+        for name in names
+        for term in list_index_terms(name)
+        if weights.get(term, 0.0) > _RARE * math.log1p(passages)
     }
+    found = [_find_terms(rare, sentence) for sentence in sentences]
     named = (
-        {sentence.rank for sentence in sentences if rare & sentence.terms}
+        {sentence.rank for sentence, terms in zip(sentences, found, strict=True) if terms}
         if rare
         else nearest.keys()
     )
     of_named = max((nearest[rank] for rank in named), default=0.0)
-    has_all = rare.issubset(term for sentence in sentences for term in sentence.terms)
+    has_all = rare.issubset(set().union(*found))
+    is_unmet = asked is not None and _is_unmet(asked, values)
     return {
         "cosine": best + _SMALL_COLLECTION_BONUS * max(math.log(_MANY / max(passages, 1)), 0.0),
         "ahead": best - median(nearest.values() or (best,)),
         "unnamed": best - of_named,
-        "unmet": float(asked is not None and _is_unmet(asked, values)),
+        "unmet": float(is_unmet),
+        "valueless": float(asked is not None and not is_unmet and _lacks_value(asked, values)),
         "lost": float(not has_all),
-        "absent": float(_has_absent_name(undated, weights, passages)),
+        "absent": float(_has_absent_name(question, names, weights, passages)),
+        "unknown": _measure_unknown_words(weights, passages),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
     }
 
 
-def _has_absent_name(question: str, weights: Mapping[str, float], passages: int) -> bool:
-    """Return whether the question contains a name or a code that no passage has.
+def _lacks_value(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
+    """Return whether the question asks for a value such as a date, but the sentences that resemble
+    the question contain none.
+    """
+    if asked.kind in ("name", "code"):
+        return False
+    return all(value.features["behind"] > _FAR_BEHIND for value in values)
+
+
+def _find_terms(terms: AbstractSet[str], sentence: Sentence) -> set[str]:
+    """Return the terms that a sentence has, also at the beginning of a longer word: `supervisor` in
+    "supervisord".
+    """
+    if not terms:
+        return set()
+    text = f" {' '.join(_WORD.findall(sentence.text.lower()))}"
+    return {term for term in terms if term in sentence.terms or f" {term}" in text}
+
+
+def _has_absent_name(
+    question: str, names: Sequence[str], weights: Mapping[str, float], passages: int
+) -> bool:
+    """Return whether one of a question's names is a name or a code that no passage has.
 
     Numbers do not count, because passages can write them differently. In German, all nouns look
     like names, so no name counts.
     """
     if recognise_language(question) == "de":
         return False
+    absent = _list_absent_terms(weights, passages)
+    words = (word for word in names if any(map(str.isalpha, word)))
+    return any(term in absent for word in words for term in list_index_terms(word))
+
+
+def _measure_unknown_words(weights: Mapping[str, float], passages: int) -> float:
+    """Return the idf share of the question's words that no passage has, as far as it is unusual.
+
+    A small collection lacks many words by chance, so its share counts less.
+    """
+    absent = _list_absent_terms(weights, passages)
+    share = sum(weights[term] for term in absent) / max(sum(weights.values()), 1e-9)
+    size = math.log(max(passages, 1) / _FEW) / math.log(_MANY / _FEW)
+    return max(share - _USUALLY_UNKNOWN, 0.0) * min(max(size, 0.0), 1.0)
+
+
+def _list_absent_terms(weights: Mapping[str, float], passages: int) -> set[str]:
+    """Return the terms of the question that no passage has."""
     idf_of_absent = math.log1p((passages + 0.5) / 0.5)
-    words = (word for word in _list_names(question) if any(map(str.isalpha, word)))
-    return any(
-        weights[term] >= idf_of_absent - _ROUNDING
-        for word in words
-        for term in list_index_terms(word)
-        if term in weights
-    )
+    return {term for term, idf in weights.items() if idf >= idf_of_absent - _ROUNDING}
 
 
 def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
@@ -139,9 +191,17 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
     return asked.unit is not None and not values
 
 
-def _list_name_terms(question: str) -> set[str]:
-    """Return the terms of words in a question that look like names."""
-    return {term for word in _list_names(question) for term in list_index_terms(word)}
+def _list_asked_names(question: str) -> list[str]:
+    """List the names in the sentence that asks, without dates.
+
+    The sentences before it describe the situation, and the documents may describe it otherwise.
+    Documents can also write a date differently.
+
+    >>> _list_asked_names("A Portuguese client wrote in May. Where did Priya meet him in 2024?")
+    ['Priya']
+    """
+    asked = find_asked_sentence(WRITTEN_DATE.sub(" ", question))
+    return [name for name in _list_names(asked) if not _DATE_WORD.fullmatch(name)]
 
 
 def _list_names(question: str) -> list[str]:
