@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
-from connectors.mail.message import MAX_HEAD_BYTES, head_of, make_fetched, message_id, too_large
+from connectors.mail.message import (
+    MAX_HEAD_BYTES,
+    head_of,
+    is_discarded,
+    make_fetched,
+    message_id,
+    too_large,
+)
 from connectors.protocol import (
     Fetched,
     Found,
@@ -113,13 +120,16 @@ class MboxConnector:
         return self._last
 
     def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
-        """Yield every message in order. If a Message-ID is repeated, a number is appended to it."""
+        """Yield every message in order, except Gmail's spam and trash. If a Message-ID is repeated,
+        a number is appended to it."""
         times: dict[str, int] = {}
         for span in _spans(file, os.fstat(file.fileno()).st_size):
             read = self._read_message(file, span)
             if read is None:
                 continue
             id_, data = read
+            if is_discarded(head_of(data)):
+                continue
             times[id_] = times.get(id_, 0) + 1
             id_ = id_ if times[id_] == 1 else f"{id_}#{times[id_]}"
             if span.size_bytes > self._max_bytes:

@@ -39,6 +39,11 @@ _ENCODED_WORD = re.compile(
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _LANGUAGE = re.compile(r"\*.*")  # RFC 2231: `utf-8*en`
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
+_DISCARDED = frozenset(("spam", "trash"))
+# Labels that Gmail sets by itself say nothing about the message.
+_LABELS_OF_GMAIL = frozenset(
+    "inbox sent important opened unread starred archived drafts chat".split()
+)
 
 
 def make_fetched(data: bytes, revision: str) -> Fetched:
@@ -75,6 +80,22 @@ def message_id(head: Message) -> str | None:
     characters."""
     found = _MESSAGE_ID.search(_field(head, "Message-ID"))
     return found[1] if found else None
+
+
+def labels_of(head: Message) -> tuple[str, ...]:
+    """Return the user's labels of a message that Google Takeout exported."""
+    labels = (label for label in _split_labels(head) if label.lower() not in _LABELS_OF_GMAIL)
+    return tuple(label for label in labels if not label.lower().startswith("category "))
+
+
+def is_discarded(head: Message) -> bool:
+    """Whether Google Takeout exported the message from the spam or trash folder."""
+    return not _DISCARDED.isdisjoint(label.lower() for label in _split_labels(head))
+
+
+def _split_labels(head: Message) -> list[str]:
+    labels = field_text(head, "X-Gmail-Labels").split(",")
+    return [label for part in labels if (label := part.strip(' "'))]
 
 
 def is_wanted(folder: str, patterns: Sequence[str]) -> bool:

@@ -20,7 +20,14 @@ from email.parser import BytesParser, Parser
 from functools import partial
 
 from connectors.mail.mbox import messages_of
-from connectors.mail.message import field_text, readable, sent_ms
+from connectors.mail.message import (
+    field_text,
+    head_of,
+    is_discarded,
+    labels_of,
+    readable,
+    sent_ms,
+)
 from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
@@ -79,29 +86,45 @@ def read_mbox(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read the messages of an mbox file, each as a section; line numbers count the messages, from
     1.
 
-    Only quotations and signatures that earlier messages contain are left out. A file with a single
-    message and no `From ` line is also read. Raises DocumentUnreadable for other files.
+    Only quotations and signatures that earlier messages contain are left out, and messages from
+    Gmail's spam and trash. The document has the authors and labels of all messages, and the date of
+    the newest message. A file with a single message and no `From ` line is also read. Raises
+    DocumentUnreadable for other files.
     """
     blocks: list[Block] = []
+    facts: set[tuple[str, str]] = set()
     reader = _MailReader(extract, KnownLines())
+    number = 0
     for number, message in enumerate(messages_of(data), 1):
+        if is_discarded(head_of(message)):
+            reader.count_discarded()
+            continue
         # A message without a subject must not be nested in the previous message.
         section = (
             Block("heading", "", 1, 1, level=1),
             *_read_blocks(partial(BytesParser().parsebytes, message), reader),
         )
         for block in section:
+            facts.update(block.properties)
             # Links between messages of one file would connect the document with itself.
-            stripped = replace(block, names=(), links=(), properties=()) if block.names else block
-            blocks.append(replace(stripped, first_line=number, last_line=number))
-    if not blocks and is_mail(data):  # some programs name a single message so
+            links = () if block.names else block.links
+            blocks.append(
+                replace(
+                    block, names=(), links=links, properties=(), first_line=number, last_line=number
+                )
+            )
+    if not number and is_mail(data):  # some programs name a single message so
         return read_mail(data, extract)
-    if not blocks and data.strip():
+    if not number and data.strip():
         raise DocumentUnreadable(
             "the document",
             "not an mbox file: no line begins with `From `",
             "Give the file the extension of its real type, or add it to `ignore`",
         )
+    if blocks:
+        newest = max((fact for fact in facts if fact[0] == "modified"), default=None)
+        kept = [fact for fact in facts if fact[0] != "modified" or fact == newest]
+        blocks[0] = replace(blocks[0], properties=tuple(sorted(kept)))
     return (*blocks, *reader.make_skipped_blocks())
 
 
@@ -162,8 +185,8 @@ def _format_person(field: str) -> str:
 
 
 def _add_ids(message: Message, head: list[Block]) -> list[Block]:
-    """Add a message's id, author and date to the first block of its head, and the ids of the
-    messages to which the message replies as links."""
+    """Add a message's id, author, date and labels to the first block of its head, and the ids of
+    the messages to which the message replies as links."""
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
@@ -173,6 +196,7 @@ def _add_ids(message: Message, head: list[Block]) -> list[Block]:
     properties = (
         ("author", _read_field_value(message, "from")),
         ("modified", iso_date(sent_ms(message)) or ""),
+        *(("tag", label) for label in labels_of(message)),
     )
     first = replace(
         head[0],
@@ -207,6 +231,10 @@ class _MailReader:
     def make_skipped_blocks(self) -> tuple[Block, ...]:
         """Return the block that counts the skipped parts, or nothing if no part was skipped."""
         return (make_skipped_block(self._skipped),) if self._skipped.total() else ()
+
+    def count_discarded(self) -> None:
+        """Count a message from the spam or trash folder."""
+        self._skipped["spam and deleted mail"] += 1
 
     def content(self, message: Message) -> Iterator[Block]:
         """Read the blocks of a message below its head."""

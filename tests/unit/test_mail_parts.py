@@ -374,3 +374,40 @@ def test_an_attached_message_in_base64_is_decoded() -> None:
 def test_a_header_field_in_the_text_names_no_message() -> None:
     message = b"Subject: Need help\n\nMIME-Version: 1.0\nSubject: Mast\nFrom: Ann\n\nIt fell.\n"
     assert names_of(extract(message, MAIL), None) == ("Need help",)
+
+
+def exported(sender: str, labels: str, day: int, text: str) -> str:
+    """Return a message as Google Takeout exports it."""
+    return (
+        "From 1600000000000000001@xxx Mon Nov 02 10:00:00 +0000 2026\n"
+        f"X-GM-THRID: 1\nX-Gmail-Labels: {labels}\nFrom: {sender}\n"
+        f"Date: Mon, {day} Nov 2026 10:00:00 +0000\nMessage-ID: <{day}@x>\n\n{text}\n\n"
+    )
+
+
+def test_an_mbox_file_has_the_authors_and_labels_of_its_messages() -> None:
+    data = "".join(
+        (
+            exported("Ann Lee <ann@example.org>", "Inbox,House", 2, "The roof leaks."),
+            exported("Bo Ek <bo@example.org>", "Sent,=?UTF-8?Q?H=C3=A4user?=", 4, "Call them."),
+            exported("Win <w@example.org>", "Spam", 5, "You have won."),
+            exported("Ann Lee <ann@example.org>", "Trash,House", 6, "Old price."),
+        )
+    )
+    found = extract(data.encode(), MBOX)
+    assert {pair for block in found if block.kind != "skipped" for pair in block.properties} == {
+        ("author", "Ann Lee <ann@example.org>"),
+        ("author", "Bo Ek <bo@example.org>"),
+        ("modified", "2026-11-04T10:00:00+00:00"),
+        ("tag", "House"),
+        ("tag", "Häuser"),
+    }
+    text = "\n".join(block.text for block in found)
+    assert "The roof leaks." in text and "won" not in text and "Old price" not in text
+    assert count_skipped(found) == {"spam and deleted mail": 2}
+
+
+def test_an_mbox_file_of_spam_only_has_no_text() -> None:
+    found = extract(exported("Win <w@x>", "Spam", 5, "You have won.").encode(), MBOX)
+    assert not any(block.text for block in found)
+    assert count_skipped(found) == {"spam and deleted mail": 1}
