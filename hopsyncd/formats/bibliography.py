@@ -1,11 +1,13 @@
-"""Reads BibTeX and BibLaTeX. Each entry becomes a list item."""
+"""Reads BibTeX and BibLaTeX. Each entry becomes a section below its title."""
 
 import re
 from collections.abc import Iterator
+from textwrap import shorten
 
 from hopsyncd.formats.blocks import Block, WrittenLink, link_to_address
 from hopsyncd.formats.latex_text import InlineReader, Source
 
+_MAX_TITLE_CHARACTERS = 200
 _ENTRY = re.compile(r"^[ \t]*@(\w+)[ \t]*[{(][ \t]*([^\s,{}()=]*)[ \t]*,", re.MULTILINE)
 _STRING = re.compile(r"^[ \t]*@string[ \t]*[{(][ \t]*", re.MULTILINE | re.IGNORECASE)
 _FIELD = re.compile(r"[\s,]*([\w-]+)\s*=\s*")
@@ -19,8 +21,8 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 
 
 def read_bibliography(text: str) -> tuple[Block, ...]:
-    """Read a file. Each entry becomes a list item with its key, authors, year, title, place and
-    abstract."""
+    """Read a file. Each entry becomes a heading with its title, and a list item with its key,
+    authors, year, title, place and abstract."""
     strings: dict[str, str] = {}
     ends = _find_ends(text)
     for found in _STRING.finditer(text):
@@ -48,6 +50,8 @@ def _read_entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> I
         line, counted = first, found.start()
         shown = _format_entry(found[2], found[1].lower(), fields)
         links = tuple((0, link) for link in _list_links(fields))
+        title = shorten(fields.get("title", ""), _MAX_TITLE_CHARACTERS, placeholder=" …")
+        yield Block("heading", title, first, first, level=2)
         yield Block("list_item", shown, first, last, links=links)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from connectors.media_type import is_text_name, media_type
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.readers import extract
 from hopsyncd.models.questions import find_sentence_spans
 
@@ -136,20 +137,33 @@ def test_long_speech_is_split_at_sentences_and_scrolling_lines_are_read_once() -
     assert [block.text for block in read(other, "a.vtt")] == ["[0:00:01] I\nIt was late"]
 
 
-def test_the_entries_of_a_bibliography_are_items() -> None:
+def test_the_entries_of_a_bibliography_are_sections() -> None:
     assert [(block.text, block.first_line) for block in read(BIB, "refs.bib")] == [
+        ("The Nightjar: 5% better", 2),
         (
             "[smith2020] John Smith, Eva Müller (2020): The Nightjar: 5% better,"
             " Journal of Masts B, 12(3), pages 1\u20139, doi:10.1000/x. We measure.",
             2,
         ),
+        ("Not closed", 9),
         ("[open] Ada Lovelace (eds.): Not closed.", 9),
+        ("Last", 11),
         ("[last] May 1999: Last.", 11),
     ]
 
 
+def test_each_entry_of_a_bibliography_is_a_passage() -> None:
+    text = "@book{a, title={Ropes}, year=2015}\n@misc{b, note={No title.}}\n@book{c, title={Salt}}"
+    pieces = split_into_passages(read(text, "refs.bib"), 400)
+    assert [(piece.heading, piece.text) for piece in pieces] == [
+        (("Ropes",), "[a] 2015: Ropes."),
+        ((), "[b] No title."),
+        (("Salt",), "[c] Salt."),
+    ]
+
+
 def test_authors_year_and_title_of_a_reference_are_one_sentence() -> None:
-    (block,) = read(
+    _, block = read(
         "@article{dahl, author={Dahl, Ida Marie and Berg, O.}, title={Rain in bogs.},"
         " year={2021}, journal={J. Ecol. Res.}, abstract={We measure rain in two bogs.}}",
         "refs.bib",
@@ -161,7 +175,7 @@ def test_authors_year_and_title_of_a_reference_are_one_sentence() -> None:
 @pytest.mark.parametrize("end", ["", ",", " ,\n", "\n}\n@misc{b, title={Other}}"])
 def test_an_unclosed_value_keeps_its_last_character(end: str) -> None:
     for mark in '{"':
-        (first, *_) = read(f"@book{{a, title = {mark}Cut off{end}", "refs.bib")
+        (_, first, *_) = read(f"@book{{a, title = {mark}Cut off{end}", "refs.bib")
         assert "Cut off." in first.text
 
 
