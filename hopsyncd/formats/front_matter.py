@@ -17,7 +17,7 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_name
 WIKI_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
 
 _PROPERTIES = re.compile(r"\A((?:(?:- |  )?[A-Za-z][\w-]*::(?:[ \t].*)?(?:\n|\Z))+)")
-_NAME = r"([^\W\d_][\w .\-/]{0,60}?)"
+_NAME = r"([^\W\d_][\w .\-/?]{0,60}?)"
 _KEYS = {
     "---": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*:(?:[ \t]+(.*)|(?=[\"'\[])(.*))?"),
     "+++": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*=(?:[ \t]*(.*)|(\Z\A))"),
@@ -41,7 +41,8 @@ _MAX_FIELD_CHARACTERS = 1000
 _UNTOLD_NAMES = """
     title layout permalink slug weight draft toc icon id collapsed cssclass cssclasses banner cover
     image nav_order sidenav sidebar template publish published public cspell
-    redirect_from heading filters lang eleventynavigation excalidraw-plugin
+    redirect_from heading filters lang eleventynavigation excalidraw-plugin kanban-plugin
+    latitude longitude altitude
 """
 _UNTOLD = frozenset(_UNTOLD_NAMES.split())
 

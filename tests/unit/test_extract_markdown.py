@@ -173,6 +173,21 @@ She wrote.
     assert links(text) == [("maths", "maths"), ("poets", "poets"), ("Babbage", "Babbage")]
 
 
+def test_front_matter_of_joplin_is_read() -> None:
+    text = (
+        "---\ntitle: Sourdough\nupdated: 2025-03-04 19:21:10Z\nlatitude: 59.32930000\n"
+        "author: Elin Berg\ntags:\n  - baking\ncompleted?: no\n---\n\nFeed the starter.\n"
+    )
+    heading, *others = blocks(text)
+    assert [heading.text, *(block.text for block in others)] == [
+        "Sourdough",
+        "author: Elin Berg",
+        "tags: baking",
+        "Feed the starter.",
+    ]
+    assert {("author", "Elin Berg"), ("tag", "baking")} <= {*heading.properties}
+
+
 def test_toml_front_matter_is_read_too() -> None:
     title, tags, _ = blocks('+++\ntitle="Ada"\ntags = ["maths"]\n+++\nShe wrote.\n')
     assert tags.text == "tags: maths"
