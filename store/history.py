@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
 from store.records import ALIVE, PassageId, QuestionId, Version
-from store.relative_time import relative_moment
+from store.relative_time import is_time, relative_moment
 from store.sources import names_json
 from store.transactions import transaction
-from store.versions import CHANGES, head, logged_version, scan_reason, version
+from store.versions import CHANGES, head, kept_versions, logged_version, scan_reason, version
 from store.visibility import Mask, hides, partly_hidden
 
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
@@ -117,11 +117,12 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """Return the version that `at` describes: "head", a number, a tag or a time, tried in this
-    order.
+    """Return the version that `at` describes: "head", a number, a tag, "first" or a time, tried in
+    this order.
 
-    A time is in ISO 8601 or in words such as `yesterday`, and selects the version that was the head
-    then. A time without a UTC offset is local time. Raises NoSuchVersion.
+    "first" is the oldest kept version. A time is in ISO 8601 or in words such as `yesterday`, and
+    selects the version that was the head then. A time without a UTC offset is local time. Raises
+    NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -131,6 +132,8 @@ def resolve(connection: Connection, at: str) -> Version:
     tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
     if tagged:
         return version(connection, tagged[0])
+    if at == "first":
+        return version(connection, next(iter(kept_versions(connection)), 0))
     return _at_time(connection, at)
 
 
@@ -156,7 +159,7 @@ def _at_time(connection: Connection, at: str) -> Version:
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
             f"the oldest version was created later, at {first.isoformat(' ', 'minutes')}",
-            "Choose a later time, or run `hopsyncd log` to list the versions",
+            "Choose a later time or `first`, or run `hopsyncd log` to list the versions",
         )
     return version(connection, number or 0)
 
@@ -165,7 +168,7 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
     """Give a version a tag. Raises NoSuchVersion, or TagRefused if the name is taken or
     misleading."""
     version(connection, number)
-    if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
+    if name == "head" or name.isdecimal() or not name.strip() or is_time(name):
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
             "the name is empty, or could be read as a version or a time",
@@ -188,15 +191,6 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
         connection.execute(
             "INSERT INTO tag VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [name, number, now_ms]
         )
-
-
-def _is_time(name: str) -> bool:
-    try:
-        if relative_moment(name, datetime.now()) is None:
-            datetime.fromisoformat(name)
-    except ValueError:
-        return False
-    return True
 
 
 def delete_tag(connection: Connection, name: str) -> None:

@@ -32,6 +32,16 @@ _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 _LONGEST = 40
 
 
+def is_time(text: str) -> bool:
+    """Whether a text is a time: in ISO 8601, or in words that `relative_moment` knows."""
+    try:
+        if relative_moment(text, datetime.now()) is None:
+            datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def relative_moment(text: str, now: datetime) -> datetime | None:
     """Return the time that a text describes: a time before `now`, or the start of a day, week or
     month.

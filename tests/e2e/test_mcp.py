@@ -343,6 +343,9 @@ def test_changes_are_listed_since_a_time_and_about_a_topic(place: Place, agent: 
             ],
         }
     ]
+    early = agent.called("changes", since="2020-01-01", about="the lamp")
+    assert early["note"] == "Version 1 is the oldest. Earlier changes are unknown."
+    assert "lamp.md" in {document["document"] for document in early["documents"]}
     about = agent.called("changes", since=before, about="the harbour of Split")
     assert "harbour.md" in {document["document"] for document in about["documents"]}
     assert "lamp.md" not in {document["document"] for document in about["documents"]}
