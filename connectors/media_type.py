@@ -21,6 +21,7 @@ _BY_SUFFIX: dict[str, str] = {
 
 CANVAS = "application/x-canvas+json"
 MBOX = "application/mbox"
+MAIL = "message/rfc822"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _DOCUMENTS: dict[str, str] = {
     ".pdf": "application/pdf",
@@ -34,11 +35,14 @@ _DOCUMENTS: dict[str, str] = {
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
     ".fb2": "application/x-fictionbook+xml",
-    ".eml": "message/rfc822",
+    **dict.fromkeys((".eml", ".mht", ".mhtml"), MAIL),
     ".mbox": MBOX,
     ".msg": "application/vnd.ms-outlook",
     ".ipynb": "application/x-ipynb+json",
     ".canvas": CANVAS,
+    ".enex": "application/enex+xml",
+    ".jex": "application/x-joplin-export",
+    ".opml": "text/x-opml",
 }
 
 # A file with one of these suffixes is read only if its content is in another, readable format.

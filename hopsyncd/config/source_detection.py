@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from connectors.ignore import DEFAULT_INCLUDE
 from connectors.remote_driver import install_hint
 from connectors.sqlite_rows import Table, tables_of
 from hopsyncd.config.source_kinds import known_kinds
 from hopsyncd.errors import ConfigError
 
 _PORT = re.compile("[0-9]{1,5}")
-_SQLITE, _MBOX = b"SQLite format 3\0", b"From "
+_SQLITE, _MBOX, _ZIP = b"SQLite format 3\0", b"From ", b"PK\x03\x04"
+# Files by which an export is recognised, and the patterns of its other files.
+_EXPORTS = (
+    ("Slack", ("users.json", "channels.json"), ("*.json",)),
+    ("Telegram", ("result.json",), ("*.json",)),
+    ("ChatGPT or Claude", ("conversations.json",), ("*.json",)),
+    ("Google Takeout", ("archive_browser.html",), ("*.ics", "*.vcf")),
+)
 _SECRETS = re.compile(r"://[^/@]*:[^/@]*@")
 _SSH_SHORT = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _FORGES = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
@@ -123,6 +131,10 @@ def _kind_on_disk(path: Path) -> str:
         return "sqlite"
     if start.startswith(_MBOX):
         return "mbox"
+    if start.startswith(_ZIP):
+        raise _refusal_error(
+            str(path), "the file is a ZIP archive", "Unpack it, and add the unpacked folder"
+        )
     why = "the file is neither a mailbox nor a SQLite database"
     raise _refusal_error(
         str(path), why, "Add its folder as a source, and name the file in `include`"
@@ -153,7 +165,13 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
             "The folder is the working tree of a git repository, and files that are not committed"
             " are added too. Use --kind git to add only committed files."
         )
-    return DetectedSource({"kind": kind, "path": str(path)}, tuple(notes))
+    keys: dict[str, Any] = {"kind": kind, "path": str(path)}
+    for program, names, patterns in _EXPORTS if kind == "folder" else ():
+        if all((path / name).is_file() for name in names):
+            keys["include"] = [*DEFAULT_INCLUDE, *patterns]
+            notes.append(f"The folder has an export of {program}, so `include` has {patterns[0]}.")
+            break
+    return DetectedSource(keys, tuple(notes))
 
 
 def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource:

@@ -64,6 +64,10 @@ Kind = Literal[
 Links = tuple[tuple[int, WrittenLink], ...]
 """The links in a block's text, each with its start offset, in ascending order."""
 
+DISCARDED, RECORDS = "deleted notes and spam", "records of a program"
+"""The kinds under which a reader counts documents that their owner threw away, and documents that a
+program writes for itself. No text is missing from such documents."""
+
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300
 

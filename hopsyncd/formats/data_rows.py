@@ -7,12 +7,14 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, link_to_address, link_to_name
+from hopsyncd.formats.json_exports import read_json_export
 from hopsyncd.formats.markdown import read_markdown
 from hopsyncd.formats.plain import read_plain
 from hopsyncd.formats.sheets import SheetCell, SheetRow, read_sheet
@@ -76,9 +78,12 @@ def read_json(text: str) -> tuple[Block, ...]:
     """Read JSON or JSON lines. Each outermost member becomes a block, or several blocks if the
     member is long.
 
-    A block has a line for each value, with the path of the value: "address.city: Oslo". Text that
-    is not JSON is read as plain text.
+    A block has a line for each value, with the path of the value: "address.city: Oslo". The export
+    of a known program is read as its notes or messages, and text that is not JSON as plain text.
     """
+    with suppress(ValueError, RecursionError):  # lines of JSON are not JSON
+        if exported := read_json_export(text):
+            return exported
     try:
         return tuple(_Members(text).blocks())
     except (ValueError, RecursionError):

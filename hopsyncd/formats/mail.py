@@ -32,6 +32,7 @@ from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
+    DISCARDED,
     Block,
     count_skipped,
     link_to_name,
@@ -57,6 +58,7 @@ _MAX_FIELD_CHARACTERS = 500
 _UNTOLD = ("application/octet-stream", "application/x-unknown", "application/binary")
 _SIGNATURES = tuple(f"application/{name}-signature" for name in ("pgp", "pkcs7", "x-pkcs7"))
 _REPORT = "message/delivery-status"
+_APPEARANCE = ("text/css", "text/javascript", "application/javascript")  # of a saved web page
 
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 _MAX_ANSWERED = 100
@@ -234,7 +236,7 @@ class _MailReader:
 
     def count_discarded(self) -> None:
         """Count a message from the spam or trash folder."""
-        self._skipped["spam and deleted mail"] += 1
+        self._skipped[DISCARDED] += 1
 
     def content(self, message: Message) -> Iterator[Block]:
         """Read the blocks of a message below its head."""
@@ -313,6 +315,8 @@ class _MailReader:
 
     def _read_attachment(self, attachment: _Attachment) -> Iterator[Block]:
         kind, data = attachment.kind, attachment.data
+        if kind in _APPEARANCE:
+            return
         if kind == CALENDAR:
             if data.strip() in self._calendars:
                 return
@@ -476,6 +480,8 @@ def _make_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
 def _read_field_value(message: Message, name: str) -> str:
     text = _QUOTED_NAME.sub(r"\1", field_text(message, name))
     text = text.encode("utf-8", "replace").decode()
+    if name == "from" and text.startswith("<Saved by "):  # a web page that a browser saved
+        return ""
     if len(text) > _MAX_FIELD_CHARACTERS:
         text = text[: _MAX_FIELD_CHARACTERS - 1].rsplit(" ", 1)[0] + " …"
     return text

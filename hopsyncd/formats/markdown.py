@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.formats.blocks import (
+    RECORDS,
     Block,
     Kind,
     Links,
@@ -33,6 +34,7 @@ from hopsyncd.formats.fields import (
 from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, remove_front_matter
 from hopsyncd.formats.html import read_html
 from hopsyncd.formats.inline import write_subscript, write_superscript
+from hopsyncd.formats.joplin import NOTE, JoplinItem, parse_item
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_definitions import parse_definitions
 from hopsyncd.formats.markdown_inline import drop_hidden
@@ -97,6 +99,8 @@ def read_markdown(text: str) -> tuple[Block, ...]:
     nested deeper than the parser allows (12 quotes, 100 levels) is read as plain text, so that no
     text is lost.
     """
+    if item := parse_item(text):
+        return _read_joplin(item)
     text, front_matter = remove_front_matter(text)
     env = _Environment()
     if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):
@@ -113,6 +117,24 @@ def read_markdown(text: str) -> tuple[Block, ...]:
         first = replace(blocks[0], links=links, names=front_matter.names, properties=properties)
         blocks = (first, *blocks[1:])
     return (*blocks, make_skipped_block(env.skipped)) if env.skipped.total() else blocks
+
+
+def _read_joplin(item: JoplinItem) -> tuple[Block, ...]:
+    """Read a note in the form in which Joplin stores it. Other items of Joplin have no text."""
+    if item.kind != NOTE:
+        return (make_skipped_block({RECORDS: 1}),)
+    # The address of a note is its id, which is also the name of its file.
+    body = item.body.replace("](:/", "](")
+    blocks = with_title(read_markdown(f"\n{body}"), item.title, 1)
+    facts = (
+        ("author", item.fields.get("author", "")),
+        ("created", item.created),
+        ("modified", item.modified),
+    )
+    if not blocks:
+        return ()
+    properties = (*blocks[0].properties, *(fact for fact in facts if fact[1]))
+    return (replace(blocks[0], properties=properties), *blocks[1:])
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ PDF = "application/pdf"
 MAIL = "message/rfc822"
 CALENDAR = "text/calendar"
 RTF = "application/rtf"
+ENEX, JEX, OPML = "application/enex+xml", "application/x-joplin-export", "text/x-opml"
 
 _UNITS = {
     **dict.fromkeys((DOCX, ODT, RTF), "paragraph"),
@@ -29,6 +30,8 @@ _UNITS = {
     **dict.fromkeys((XLSX, XLS, ODS), "range"),
     **dict.fromkeys((EPUB, FICTION_BOOK), "chapter"),
     MBOX: "message",
+    **dict.fromkeys((ENEX, JEX), "note"),
+    OPML: "item",
     IPYNB: "cell",
     CANVAS: "card",
     **dict.fromkeys((PDF, *IMAGES), "page"),

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
+from hopsyncd.formats.chats import read_clippings, read_whatsapp
 from hopsyncd.formats.fields import are_fields, lead_in_of, lead_of, read_head
 from hopsyncd.formats.text_layout import (
     COLUMNS,
@@ -84,8 +85,11 @@ def read_plain(text: str) -> tuple[Block, ...]:
     Headings are lines that are in capitals, underlined, numbered or centered. In manual pages and
     RFCs, unindented lines above indented text are headings too. Running heads, page numbers and
     tables of contents are left out. Columns and code keep their line breaks. The names of manual
-    pages, RFCs and PEPs, such as `git-gc(1)` or `RFC 9309`, are links.
+    pages, RFCs and PEPs, such as `git-gc(1)` or `RFC 9309`, are links. Chats of WhatsApp and the
+    clippings of a Kindle are recognised by their lines.
     """
+    if exported := read_whatsapp(text) or read_clippings(text):
+        return exported
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
     blocks = [_add_links(block) for block in _Reader(text.split("\n")).blocks()]

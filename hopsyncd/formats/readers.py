@@ -14,14 +14,17 @@ from hopsyncd.formats.media_types import (
     CALENDAR,
     CANVAS,
     DOCX,
+    ENEX,
     EPUB,
     FICTION_BOOK,
     IPYNB,
+    JEX,
     MAIL,
     MBOX,
     ODP,
     ODS,
     ODT,
+    OPML,
     OUTLOOK,
     PDF,
     PPTX,
@@ -73,11 +76,14 @@ _BINARY = {
     ODS: "spreadsheet:read_ods",
     EPUB: "epub:read_epub",
     FICTION_BOOK: "fiction_book:read_fiction_book",
+    JEX: "note_exports:read_jex",
+    OPML: "note_exports:read_opml",
 }
 _WITH_PARTS = {
     MAIL: "mail:read_mail",
     MBOX: "mail:read_mbox",
     OUTLOOK: "outlook:read_outlook",
+    ENEX: "note_exports:read_enex",
 }
 """The types that contain other documents. Their readers also receive `extract`."""
 

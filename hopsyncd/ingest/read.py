@@ -25,6 +25,8 @@ from connectors.protocol import (
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, EncoderUnavailable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
+    DISCARDED,
+    RECORDS,
     Block,
     count_skipped,
     join_lines,
@@ -140,7 +142,7 @@ def read_step(
     document = Document(
         source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
     )
-    if not passages and _has_content(fetched.data):
+    if not passages and _lacks_text(blocks, fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_choose_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
 
@@ -158,6 +160,12 @@ def _choose_no_text_hint(blocks: Sequence[Block]) -> str:
     )
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}If the file is not a document, add it to `ignore`"
+
+
+def _lacks_text(blocks: Sequence[Block], data: bytes) -> bool:
+    """Whether a document without passages should have text, because it has content that was not
+    left out as a whole."""
+    return {DISCARDED, RECORDS}.isdisjoint(count_skipped(blocks)) and _has_content(data)
 
 
 def _has_content(data: bytes) -> bool:

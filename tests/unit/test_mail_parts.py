@@ -404,10 +404,10 @@ def test_an_mbox_file_has_the_authors_and_labels_of_its_messages() -> None:
     }
     text = "\n".join(block.text for block in found)
     assert "The roof leaks." in text and "won" not in text and "Old price" not in text
-    assert count_skipped(found) == {"spam and deleted mail": 2}
+    assert count_skipped(found) == {"deleted notes and spam": 2}
 
 
 def test_an_mbox_file_of_spam_only_has_no_text() -> None:
     found = extract(exported("Win <w@x>", "Spam", 5, "You have won.").encode(), MBOX)
     assert not any(block.text for block in found)
-    assert count_skipped(found) == {"spam and deleted mail": 1}
+    assert count_skipped(found) == {"deleted notes and spam": 1}

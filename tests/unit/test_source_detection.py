@@ -44,6 +44,21 @@ def test_a_path_is_recognised_by_the_file_at_it(tmp_path: Path) -> None:
     assert detect_source(f"file://{tmp_path}/x").keys == {"kind": "folder", "path": f"{tmp_path}/x"}
 
 
+def test_the_json_of_an_export_is_included(tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_text("[]")
+    assert "include" not in detect_source(str(tmp_path)).keys
+    (tmp_path / "channels.json").write_text("[]")
+    detected = detect_source(str(tmp_path))
+    assert detected.keys["include"] == ["@text", "@documents", "@tables", "*.json"]
+    assert detected.notes == ("The folder has an export of Slack, so `include` has *.json.",)
+
+
+def test_a_zip_archive_must_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "notes.zip").write_bytes(b"PK\x03\x04 and the members of the archive")
+    with pytest.raises(ConfigError, match="Unpack it"):
+        detect_source(str(tmp_path / "notes.zip"))
+
+
 @pytest.mark.parametrize(
     ("place", "keys"),
     [

@@ -350,7 +350,11 @@ class Tools:
             keys = documents_about(about, diff, answers)
         documents = changed_documents(diff, keys, self._sources())
         total = len(documents) if about else sum(diff["counts"]["documents"].values())
-        frame = {"from": diff["from"], "to": diff["to"], "documents_changed": total}
+        frame: dict[str, Any] = {
+            "from": diff["from"],
+            "to": diff["to"],
+            "documents_changed": total,
+        }
         if is_older:
             frame["note"] = f"Version {diff['from']} is the oldest. Earlier changes are unknown."
 

@@ -1,6 +1,7 @@
 """Builds a small document of each type. A reader that cannot read its sample is broken."""
 
 import io
+import tarfile
 import zipfile
 from collections.abc import Callable
 from types import MappingProxyType
@@ -8,14 +9,17 @@ from types import MappingProxyType
 from hopsyncd.formats.media_types import (
     CANVAS,
     DOCX,
+    ENEX,
     EPUB,
     FICTION_BOOK,
     IPYNB,
+    JEX,
     MAIL,
     MBOX,
     ODP,
     ODS,
     ODT,
+    OPML,
     PDF,
     PPTX,
     RTF,
@@ -154,6 +158,16 @@ def _make_epub() -> bytes:
     )
 
 
+def _make_jex() -> bytes:
+    text = f"Sample\n\nid: {'0' * 32}\ntype_: 1".encode()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("note.md")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    return buffer.getvalue()
+
+
 SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
     {
         PDF: _make_pdf,
@@ -168,6 +182,9 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
         FICTION_BOOK: lambda: b"<FictionBook><body><p>Sample</p></body></FictionBook>",
         MAIL: lambda: b"Subject: Sample\n\nSample\n",
         MBOX: lambda: b"From ann\nSubject: Sample\n\nSample\n",
+        ENEX: lambda: b"<en-export><note><title>Sample</title></note></en-export>",
+        JEX: _make_jex,
+        OPML: lambda: b'<opml><body><outline text="Sample"/></body></opml>',
         CANVAS: lambda: b'{"nodes": [{"id": "1", "type": "text", "text": "Sample"}]}',
         IPYNB: lambda: b'{"cells": [{"cell_type": "markdown", "source": "Sample"}]}',
         "text/csv": lambda: b"Word\nSample\n",

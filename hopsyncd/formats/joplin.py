@@ -1,0 +1,47 @@
+"""Parses the items of Joplin: a title, a text, and below them a field on each line.
+
+Joplin's synchronisation folders, its exports as "RAW" and its archives (`.jex`) have such items.
+Only some of them are notes: notebooks, tags, attachments and settings have the same form.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NOTE = "1"
+_FIELD = re.compile(r"([a-z_]{1,40}):(?: (.*))?\Z")
+_MAX_FIELDS = 60
+_ID = re.compile(r"[0-9a-f]{32}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class JoplinItem:
+    """An item. `kind` is its type number."""
+
+    title: str
+    body: str
+    kind: str
+    fields: Mapping[str, str]
+
+    @property
+    def created(self) -> str:
+        return self.fields.get("user_created_time") or self.fields.get("created_time", "")
+
+    @property
+    def modified(self) -> str:
+        return self.fields.get("user_updated_time") or self.fields.get("updated_time", "")
+
+
+def parse_item(text: str) -> JoplinItem | None:
+    """Parse an item. Returns None for text that does not end with the fields of Joplin."""
+    if "\ntype_: " not in text[-100:]:
+        return None
+    lines = text.rstrip().rsplit("\n", _MAX_FIELDS)
+    fields: dict[str, str] = {}
+    while lines and (found := _FIELD.match(lines[-1])):
+        fields[found[1]] = found[2] or ""
+        lines.pop()
+    if "type_" not in fields or not _ID.match(fields.get("id", "")):
+        return None
+    title, _, body = "\n".join(lines).rstrip().partition("\n")
+    return JoplinItem(title.strip(), body, fields["type_"], fields)

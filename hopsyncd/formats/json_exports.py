@@ -1,0 +1,432 @@
+"""Reads the JSON that programs export: chats, notes, boards, issues and talks with assistants.
+
+The reader recognises an export by the names of its members, and drops the ids, addresses of
+pictures and settings around the text. The dates and people of all its notes or messages become
+properties of the document.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from html import unescape
+from typing import Any
+
+from hopsyncd.formats.blocks import (
+    DISCARDED,
+    Block,
+    link_to_address,
+    lower_headings,
+    make_skipped_block,
+)
+from hopsyncd.formats.chats import ChatMessage, make_chat_blocks
+from hopsyncd.formats.markdown import read_markdown
+
+_Value = Any  # a value of JSON: nothing about it is certain
+_MAX_DEPTH = 30
+_MAX_NAME_CHARACTERS = 200
+
+
+def read_json_export(text: str) -> tuple[Block, ...]:
+    """Read an export of Slack, Telegram, Discord, Google Keep, Roam, Trello, GitHub, ChatGPT or
+    Claude. Returns () for any other JSON. Raises ValueError for text that is not JSON."""
+    value = json.loads(text)
+    first = _first(value) if isinstance(value, list) else value
+    if not isinstance(first, dict):
+        return ()
+    lines = _Lines(text)
+    for is_export, read in _LISTS if isinstance(value, list) else _OBJECTS:
+        if is_export(first):
+            return read(value, lines)
+    return ()
+
+
+class _Lines:
+    """Finds the line of each message, in order: every search begins at the last finding."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._place, self._line = 0, 1
+
+    def find(self, value: _Value) -> int:
+        """Return the line on which `value` stands next, or the last found line."""
+        place = self._text.find(json.dumps(value), self._place) if self._text else -1
+        if place < 0:
+            self._text = ""  # one failed search reads all of the text, so there is no other
+            return self._line
+        self._line += self._text.count("\n", self._place, place)
+        self._place = place
+        return self._line
+
+
+def _first(values: _Value) -> _Value:
+    return values[0] if values else None
+
+
+def _text(value: _Value, *path: str) -> str:
+    """Return the text at a path, or "" if there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    return str(value)
+
+
+def _list(value: _Value, *path: str) -> list[_Value]:
+    """Return the objects in the list at a path."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return (
+        [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
+    )
+
+
+def _name(value: _Value, *path: str) -> str:
+    return " ".join(_text(value, *path).split())[:_MAX_NAME_CHARACTERS]
+
+
+def _time(seconds: str) -> str:
+    """Format a Unix time, in seconds, as ISO 8601. Returns "" if it is no time."""
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(int(float(seconds)), UTC).isoformat()
+    return ""
+
+
+def _read_body(text: str, line: int, levels: int = 1) -> Iterator[Block]:
+    """Read Markdown that stands on one line of the file."""
+    for block in lower_headings(read_markdown(text), levels):
+        if block.kind != "skipped":
+            yield replace(block, first_line=line, last_line=line, properties=(), names=())
+
+
+def _with_properties(blocks: list[Block], facts: list[tuple[str, str]]) -> tuple[Block, ...]:
+    """Add facts to the first block, with the first date of creation and the last date of change."""
+    if not blocks:
+        return ()
+    dates = {
+        name: choose(values)
+        for name, choose in (("created", min), ("modified", max))
+        if (values := [text for key, text in facts if key == name and text])
+    }
+    others = (fact for fact in facts if fact[0] not in ("created", "modified") and fact[1])
+    return (
+        replace(blocks[0], properties=(*dict.fromkeys(others), *dates.items())),
+        *blocks[1:],
+    )
+
+
+_SLACK_MARK = re.compile(r"<([@#!]?)([^<>|\n]{1,2000})(?:\|([^<>\n]{0,500}))?>")
+
+
+def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read the messages of a day in a channel of Slack."""
+    messages = [message for message in value if isinstance(message, dict)]
+    people = {
+        _text(message, "user"): _name(message, "user_profile", "display_name")
+        or _name(message, "user_profile", "real_name")
+        for message in messages
+        if "user_profile" in message
+    }
+    found = []
+    for message in messages:
+        line = lines.find(message.get("ts"))
+        if _text(message, "subtype").startswith(("channel_", "group_")):
+            continue
+        user = _text(message, "user")
+        author = people.get(user) or _name(message, "username") or user
+        parts = [_text(message, "text")]
+        for shared in _list(message, "attachments"):
+            named = ": ".join(filter(None, [_name(shared, "title"), _text(shared, "text")]))
+            parts.append(named or _text(shared, "fallback"))
+        parts += [
+            _name(shared, "title") or _name(shared, "name") for shared in _list(message, "files")
+        ]
+        text = "\n".join(dict.fromkeys(filter(None, parts)))
+        shown = unescape(_SLACK_MARK.sub(lambda mark: _format_slack_mark(mark, people), text))
+        found.append(ChatMessage(_time(_text(message, "ts")), author, shown, line, line))
+    return make_chat_blocks(found)
+
+
+def _format_slack_mark(mark: re.Match[str], people: Mapping[str, str]) -> str:
+    sign, target, shown = mark.groups()
+    if sign == "@":
+        return f"@{shown or people.get(target) or target}"
+    if sign:
+        return f"{'@' if sign == '!' else '#'}{shown or target}"
+    return shown or target
+
+
+def _read_slack_users(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    blocks = []
+    for user in _list({"": value}, ""):
+        names = [_name(user, "profile", "real_name"), _name(user, "real_name"), _name(user, "name")]
+        facts = [_name(user, "profile", key) for key in ("title", "email", "phone")]
+        line = lines.find(user.get("id"))
+        text = " | ".join(dict.fromkeys(filter(None, [*names, *facts])))
+        blocks.append(Block("table", text, line, line))
+    return tuple(blocks)
+
+
+def _read_slack_channels(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    blocks = []
+    for channel in _list({"": value}, ""):
+        facts = [_text(channel, key, "value") for key in ("topic", "purpose")]
+        line = lines.find(channel.get("id"))
+        text = ": ".join(
+            filter(None, [f"#{_name(channel, 'name')}", "; ".join(filter(None, facts))])
+        )
+        blocks.append(Block("list_item", text, line, line))
+    return tuple(blocks)
+
+
+def _read_telegram(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read a chat of Telegram, or all chats of an account."""
+    chats = _list(value, "chats", "list") or [value]
+    blocks: list[Block] = []
+    for chat in chats:
+        messages = [
+            ChatMessage(
+                _text(message, "date"),
+                _name(message, "from"),
+                _join_telegram(message.get("text")),
+                line := lines.find(message.get("date")),
+                line,
+            )
+            for message in _list(chat, "messages")
+            if message.get("type") != "service"
+        ]
+        blocks += make_chat_blocks(messages, _name(chat, "name"))
+    return tuple(blocks)
+
+
+def _join_telegram(text: _Value) -> str:
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part if isinstance(part, str) else _text(part, "text") for part in parts)
+
+
+def _read_discord(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    messages = []
+    for message in _list(value, "messages"):
+        line = lines.find(message.get("timestamp"))
+        author = _name(message, "author", "nickname") or _name(message, "author", "name")
+        shared = [_name(file, "fileName") for file in _list(message, "attachments")]
+        told = [_text(embed, "title") for embed in _list(message, "embeds")]
+        text = "\n".join(filter(None, [_text(message, "content"), *shared, *told]))
+        messages.append(ChatMessage(_text(message, "timestamp"), author, text, line, line))
+    names = (_name(value, "guild", "name"), _name(value, "channel", "name"))
+    return make_chat_blocks(messages, ": ".join(filter(None, names)))
+
+
+def _read_keep(value: _Value, _: _Lines) -> tuple[Block, ...]:
+    """Read a note of Google Keep."""
+    if value.get("isTrashed") is True:
+        return (make_skipped_block({DISCARDED: 1}),)
+    blocks = []
+    if title := _name(value, "title"):
+        blocks.append(Block("heading", title, 1, 1, level=1))
+    for part in re.split(r"\n\s*\n", _text(value, "textContent")):
+        if part.strip():
+            blocks.append(Block("paragraph", part.strip(), 1, 1))
+    for item in _list(value, "listContent"):
+        mark = "x" if item.get("isChecked") is True else " "
+        blocks.append(Block("list_item", f"[{mark}] {_text(item, 'text')}", 1, 1))
+    for page in _list(value, "annotations"):
+        shown = _name(page, "title") or _name(page, "url")
+        link = link_to_address(_text(page, "url"), shown)
+        blocks.append(Block("list_item", shown, 1, 1, links=((0, link),) if link else ()))
+    facts = [("tag", _name(label, "name")) for label in _list(value, "labels")]
+    for name, key in (("created", "createdTimestampUsec"), ("modified", "userEditedTimestampUsec")):
+        facts.append((name, _time(_text(value, key)[:-6])))
+    return _with_properties(blocks, facts)
+
+
+_ROAM_STATE = re.compile(r"\{\{(?:\[\[)?(TODO|DONE)(?:\]\])?\}\}")
+_ROAM_MARKUP = re.compile(r"\{\{[^{}\n]{0,300}\}\}|\(\([\w-]{9,10}\)\)|\^\^")
+
+
+def _read_roam(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read the pages of a graph of Roam Research, each as an outline."""
+    blocks: list[Block] = []
+    facts: list[tuple[str, str]] = []
+    for page in _list({"": value}, ""):
+        line = lines.find(page.get("title"))
+        outline = "\n".join(_list_roam_lines(page, 0))
+        if not outline:
+            continue
+        blocks.append(Block("heading", _name(page, "title"), line, line, level=1))
+        blocks += _read_body(outline, line)
+        facts.append(("modified", _time(_text(page, "edit-time")[:-3])))
+    return _with_properties(blocks, facts)
+
+
+def _list_roam_lines(page: _Value, depth: int) -> Iterator[str]:
+    for child in _list(page, "children"):
+        text = _ROAM_STATE.sub(
+            lambda state: f"[{' x'[state[1] == 'DONE']}]", _text(child, "string")
+        )
+        text = " ".join(_ROAM_MARKUP.sub("", text).split())
+        if text:
+            yield f"{'    ' * depth}- {text}"
+        if depth < _MAX_DEPTH:
+            yield from _list_roam_lines(child, depth + 1 if text else depth)
+
+
+def _read_trello(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read the cards of a board of Trello, with their lists, labels, steps and comments."""
+    lists = {_text(each, "id"): _name(each, "name") for each in _list(value, "lists")}
+    people = {_text(each, "id"): _name(each, "fullName") for each in _list(value, "members")}
+    steps: dict[str, list[_Value]] = {}
+    comments: dict[str, list[_Value]] = {}
+    for checklist in _list(value, "checklists"):
+        steps.setdefault(_text(checklist, "idCard"), []).extend(_list(checklist, "checkItems"))
+    for action in reversed(_list(value, "actions")):  # the newest is first
+        if action.get("type") == "commentCard":
+            comments.setdefault(_text(action, "data", "card", "id"), []).append(action)
+    blocks = [Block("heading", _name(value, "name") or "Board", 1, 1, level=1)]
+    facts = []
+    for card in _list(value, "cards"):
+        id_, line = _text(card, "id"), lines.find(card.get("id"))
+        blocks.append(Block("heading", _name(card, "name"), line, line, level=2))
+        members = card.get("idMembers")
+        named = (
+            [people.get(str(member), "") for member in members] if isinstance(members, list) else []
+        )
+        told = {
+            "List": lists.get(_text(card, "idList"), ""),
+            "Labels": ", ".join(
+                filter(None, (_name(label, "name") for label in _list(card, "labels")))
+            ),
+            "Members": ", ".join(filter(None, named)),
+            "Due": _text(card, "due")[:10],
+        }
+        shown = [f"{name}: {text}" for name, text in told.items() if text]
+        shown += ["Archived"] if card.get("closed") is True else []
+        blocks.append(Block("paragraph", "; ".join(shown), line, line))
+        blocks += _read_body(_text(card, "desc"), line, 2)
+        for step in steps.get(id_, ()):
+            mark = "x" if step.get("state") == "complete" else " "
+            blocks.append(Block("list_item", f"[{mark}] {_name(step, 'name')}", line, line))
+        for comment in comments.get(id_, ()):
+            author, day = _name(comment, "memberCreator", "fullName"), _text(comment, "date")[:10]
+            text = f"{author} ({day}): {_text(comment, 'data', 'text')}"
+            blocks.append(Block("list_item", text, line, line))
+            facts.append(("author", author))
+        facts.append(("modified", _text(card, "dateLastActivity")))
+    return _with_properties(blocks, facts)
+
+
+def _read_issues(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read issues from the API of GitHub, or from its program `gh`."""
+    blocks: list[Block] = []
+    facts = []
+    for issue in _list({"": value}, ""):
+        line = lines.find(issue.get("title"))
+        author = _name(issue, "user", "login") or _name(issue, "author", "login")
+        created = _text(issue, "created_at") or _text(issue, "createdAt")
+        title = f"#{_text(issue, 'number')} {_name(issue, 'title')}"
+        blocks.append(Block("heading", title, line, line, level=2))
+        labels = ", ".join(_name(label, "name") for label in _list(issue, "labels"))
+        told = [
+            f"Opened by {author}" if author else "Opened",
+            f"on {created[:10]}" if created else "",
+        ]
+        state = [_text(issue, "state").lower(), f"labels: {labels}" if labels else ""]
+        text = "; ".join(filter(None, [" ".join(filter(None, told)), *state]))
+        blocks.append(Block("paragraph", text, line, line))
+        blocks += _read_body(_text(issue, "body").replace("\r\n", "\n"), line, 2)
+        for comment in _list(issue, "comments"):
+            by, day = _name(comment, "author", "login"), _text(comment, "createdAt")[:10]
+            blocks.append(Block("paragraph", f"{by} ({day}):", line, line))
+            blocks += _read_body(_text(comment, "body").replace("\r\n", "\n"), line, 3)
+        changed = _text(issue, "updated_at") or _text(issue, "updatedAt")
+        facts += [("author", author), ("created", created), ("modified", changed)]
+    return _with_properties(blocks, facts)
+
+
+def _read_chatgpt(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    """Read the conversations of ChatGPT, each in its last version."""
+    blocks: list[Block] = []
+    facts = []
+    for talk in _list({"": value}, ""):
+        line = lines.find(talk.get("title"))
+        begun, changed = (_time(_text(talk, key)) for key in ("create_time", "update_time"))
+        mapping, turns = talk.get("mapping"), list[tuple[str, str]]()
+        node = _text(talk, "current_node")
+        while isinstance(mapping, dict) and node in mapping and len(turns) <= len(mapping):
+            message, node = mapping[node], _text(mapping[node], "parent")
+            message = message.get("message") if isinstance(message, dict) else None
+            role = _text(message, "author", "role")
+            content = message.get("content") if isinstance(message, dict) else None
+            parts = content.get("parts") if isinstance(content, dict) else None
+            texts = (
+                [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
+            )
+            turns.append((role, "\n".join(texts)))
+        blocks += _make_talk(_name(talk, "title"), begun, "ChatGPT", reversed(turns), line)
+        facts += [("created", begun), ("modified", changed)]
+    return _with_properties(blocks, facts)
+
+
+def _read_claude(value: _Value, lines: _Lines) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    facts = []
+    for talk in _list({"": value}, ""):
+        line = lines.find(talk.get("name"))
+        begun, changed = _text(talk, "created_at"), _text(talk, "updated_at")
+        turns = [
+            ("user" if turn.get("sender") == "human" else "assistant", _text(turn, "text"))
+            for turn in _list(talk, "chat_messages")
+        ]
+        blocks += _make_talk(_name(talk, "name"), begun, "Claude", iter(turns), line)
+        facts += [("created", begun), ("modified", changed)]
+    return _with_properties(blocks, facts)
+
+
+def _make_talk(
+    title: str, begun: str, assistant: str, turns: Iterator[tuple[str, str]], line: int
+) -> Iterator[Block]:
+    """Yield the blocks of a talk: a section with its title and day, and who says what."""
+    speakers = {"user": "You", "assistant": assistant}
+    said = [(speakers[role], text) for role, text in turns if role in speakers and text.strip()]
+    if not said:
+        return
+    heading = f"{title} ({begun[:10]})" if title and begun else title or begun[:10]
+    yield Block("heading", heading, line, line, level=1)
+    for speaker, text in said:
+        body = [*_read_body(text, line)]
+        if body and body[0].kind in ("paragraph", "list_item"):
+            links = tuple((at + len(speaker) + 2, link) for at, link in body[0].links)
+            body[0] = replace(body[0], text=f"{speaker}: {body[0].text}", links=links)
+        else:
+            yield Block("paragraph", f"{speaker}:", line, line)
+        yield from body
+
+
+_Export = tuple[Callable[[dict[str, _Value]], bool], Callable[[_Value, _Lines], tuple[Block, ...]]]
+
+
+def _has(*names: str) -> Callable[[dict[str, _Value]], bool]:
+    return lambda value: all(name in value for name in names)
+
+
+_LISTS: tuple[_Export, ...] = (
+    (_has("type", "ts"), _read_slack),
+    (_has("id", "team_id", "profile"), _read_slack_users),
+    (_has("id", "name", "creator", "members"), _read_slack_channels),
+    (_has("title", "mapping"), _read_chatgpt),
+    (_has("name", "chat_messages"), _read_claude),
+    (_has("number", "title", "body"), _read_issues),
+    (lambda value: "title" in value and bool({"children", "uid"} & {*value}), _read_roam),
+)
+_OBJECTS: tuple[_Export, ...] = (
+    (_has("channel", "messages"), _read_discord),
+    (_has("cards", "lists"), _read_trello),
+    (_has("userEditedTimestampUsec", "isTrashed"), _read_keep),
+    (lambda value: bool(_list(value, "chats", "list")), _read_telegram),
+    (
+        lambda value: "name" in value and "date" in (_first(_list(value, "messages")) or ()),
+        _read_telegram,
+    ),
+)
