@@ -268,6 +268,14 @@ def measured(question: str, *said: Sentence, passages: int = 1000, **weights: An
     return measure_support(question, asked, values, said, weights, passages)
 
 
+def test_even_a_long_question_must_resemble_a_sentence() -> None:
+    weights = {f"word{number}": 3.0 for number in range(14)}
+    others = [sentence("Other things", rank, 0.1) for rank in (1, 2, 3)]
+    for cosine, is_found in ((0.36, True), (0.34, False)):
+        said = sentence("The yard is large", 0, cosine)
+        assert judge("Why?", [said, *others], weights, 1000, LANGUAGE).is_found is is_found
+
+
 @pytest.mark.parametrize(
     ("question", "text", "cosine", "is_valueless"),
     [

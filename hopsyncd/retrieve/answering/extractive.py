@@ -279,7 +279,10 @@ _COMPILED = tuple(
     (kind, re.compile(pattern if pattern[0] == "^" else rf"\b(?:{pattern})", re.IGNORECASE))
     for kind, pattern in _QUESTION_PATTERNS
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+# An initial, as in "E. B. White", or a title does not end a sentence.
+_SENTENCE = re.compile(
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St|Jr|Sr|vs)\.)(?<!\bMrs\.)\s+(?=[A-Z])"
+)
 _TWO_THINGS = re.compile(
     r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b"
     r"|\bto how (?:many|much)\b|\b(?:in turn|respectively)\b",
@@ -372,6 +375,8 @@ def find_asked_sentence(question: str) -> str:
 
     >>> find_asked_sentence("Ada left. Where does she live?")
     'Where does she live?'
+    >>> find_asked_sentence("Where did E. B. White meet Dr. Ross?")
+    'Where did E. B. White meet Dr. Ross?'
     """
     sentences = reversed(_SENTENCE.split(question))
     return next((sentence for sentence in sentences if "?" in sentence), question)

@@ -13,9 +13,9 @@ The probability of an answer has weights that were fitted on known answers. Its 
 If the question asks for a relative and the sentences state no kinship (`kinship`), the answer is
 "not found" with any probability.
 
-An answer may need two passages, so the sentences may be less similar to a long question. The share
-of the question's words in the passages is not a feature, because it does not distinguish answerable
-from unanswerable questions.
+An answer may need two passages, so the sentences may be less similar to a long question, up to a
+limit. The share of the question's words in the passages found is not a feature, because it does not
+distinguish answerable from unanswerable questions.
 
 In a small collection, less similarity is enough. The more unrelated sentences a collection has, the
 more similar the best sentence is to the question by chance.
@@ -52,6 +52,7 @@ from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import list_index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
+_LEAST_LIKE = 0.35  # the least cosine of an answer to a question of any length
 _MANY = 1000  # In a collection with fewer passages, less similarity is enough.
 _FEW = 100  # In a collection with at most 100 passages, unknown words do not count.
 _USUALLY_UNKNOWN = 0.2  # the idf share of a question's words that documents often lack
@@ -332,7 +333,9 @@ def judge(
     asked = find_needs(question)
     values = find_candidates(question, asked, sentences, weights, language) if asked else []
     features = measure_support(question, asked, values, sentences, weights, passages)
-    is_likely = compute_probability(HELD, features) >= MIN_HELD
+    is_likely = (
+        features["cosine"] >= _LEAST_LIKE and compute_probability(HELD, features) >= MIN_HELD
+    )
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
     with_value = frozenset(value.sentence for value in values if not value.features["uncounted"])
