@@ -163,7 +163,7 @@ def test_removing_visible_to_opens_a_source(place: Place, restarts: bool) -> Non
         place.start()
     else:
         place.post("/v1/reload", {})
-    assert len(seen(place, [version])) > 8
+    place.until(lambda: len(seen(place, [version])) > 8)
 
 
 def test_a_member_sees_nothing_of_a_closed_source_while_it_comes_and_goes(place: Place) -> None:
