@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,6 +34,7 @@ class _Message:
     dropped: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class RepeatLimit:
     """Drops messages that are repeated too often, and reports how many were dropped.
 
@@ -42,18 +43,12 @@ class RepeatLimit:
     level and the summary of dropped messages.
     """
 
-    def __init__(
-        self,
-        tell: Callable[[str, str], None],
-        window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._tell = tell
-        self._window_s = window_s
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._messages: dict[tuple[str, str], _Message] = {}
-        self._timer: threading.Timer | None = None
+    _tell: Callable[[str, str], None]
+    _window_s: float = WINDOW_S
+    _clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _messages: dict[tuple[str, str], _Message] = field(default_factory=dict)
+    _timer: threading.Timer | None = None
 
     def admits(self, level: str, message: str) -> bool:
         """Count a message, and return whether to log it."""

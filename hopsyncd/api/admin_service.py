@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -131,6 +132,7 @@ class ReportedVersions:
         self._versions |= {(caller, name): version for name in sources}
 
 
+@dataclass(eq=False, repr=False)
 class AdminService:
     """The endpoints of administration.
 
@@ -139,19 +141,11 @@ class AdminService:
     reported changes.
     """
 
-    def __init__(
-        self,
-        parts: DaemonParts,
-        reported: ReportedVersions,
-        removed: set[str],
-        reload: Callable[[], ReloadAnswer],
-        reencode: Callable[[SourceSync, bool], RebuildAnswer],
-    ) -> None:
-        self._parts = parts
-        self._reported = reported
-        self._removed = removed
-        self._reload = reload
-        self._reencode = reencode
+    _parts: DaemonParts
+    _reported: ReportedVersions
+    _removed: set[str]
+    _reload: Callable[[], ReloadAnswer]
+    _reencode: Callable[[SourceSync, bool], RebuildAnswer]
 
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -93,26 +93,20 @@ def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key in names}
 
 
+@dataclass(eq=False, repr=False)
 class AuditLog:
     """The audit log: files that only their owner may read. Any thread may use it."""
 
-    def __init__(
-        self,
-        file: Path,
-        settings: Callable[[], AuditConfig] = AuditConfig,
-        max_bytes: int = _MAX_BYTES,
-        max_total_bytes: int = _MAX_TOTAL_BYTES,
-    ) -> None:
-        self.settings = settings
-        self._file = file
-        self._max_bytes = max_bytes
-        self._max_total_bytes = max_total_bytes
-        self._lock = threading.Lock()
-        self._lost = 0  # lines lost since the last written line
-        self._problem: str | None = None
-        self._logged_s = -_LOG_EVERY_S
-        self._may_be_torn = True  # whether the file's last line may be incomplete
-        self._purged_day = -1
+    _file: Path
+    settings: Callable[[], AuditConfig] = AuditConfig
+    _max_bytes: int = _MAX_BYTES
+    _max_total_bytes: int = _MAX_TOTAL_BYTES
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lost: int = 0  # lines lost since the last written line
+    _problem: str | None = None
+    _logged_s: float = -_LOG_EVERY_S
+    _may_be_torn: bool = True  # whether the file's last line may be incomplete
+    _purged_day: int = -1
 
     def record(
         self,

@@ -6,7 +6,7 @@ of date.
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -164,23 +164,17 @@ class RecordReader:
         return connection
 
 
+@dataclass(eq=False, repr=False)
 class Freshness:
     """Reports whether answers are up to date.
 
     `require_database` raises DatabaseGone if the database file is gone.
     """
 
-    def __init__(
-        self,
-        serving: Serving,
-        worker: SyncWorker,
-        follower: Follower | None,
-        require_database: Callable[[], None],
-    ) -> None:
-        self._serving = serving
-        self._worker = worker
-        self._follower = follower
-        self.require_database = require_database
+    _serving: Serving
+    _worker: SyncWorker
+    _follower: Follower | None
+    require_database: Callable[[], None]
 
     @property
     def is_behind(self) -> bool:
@@ -238,24 +232,18 @@ class Freshness:
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Publisher:
     """Publishes new versions, on the writer and on followers.
 
     `stored` is set once a stored version is served, or is known to be unusable.
     """
 
-    def __init__(
-        self,
-        serving: Serving,
-        follower: Follower | None,
-        watched: WatchedQuestions,
-        engine_of: Callable[[Config, Models, AccessRules], Engine],
-    ) -> None:
-        self._serving = serving
-        self._follower = follower
-        self._watched = watched
-        self._engine_of = engine_of
-        self.stored = threading.Event()
+    _serving: Serving
+    _follower: Follower | None
+    _watched: WatchedQuestions
+    _engine_of: Callable[[Config, Models, AccessRules], Engine]
+    stored: threading.Event = field(default_factory=threading.Event)
 
     @property
     def generation(self) -> GenerationConfig:

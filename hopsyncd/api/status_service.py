@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TypeVar, get_args
 
 import structlog
@@ -73,30 +74,22 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass(eq=False, repr=False)
 class StatusService:
     """The endpoints that report the daemon's state, with the counts of its requests.
 
     `unavailable` has the media types whose readers do not work on this machine.
     """
 
-    def __init__(
-        self,
-        parts: DaemonParts,
-        watchers: SourceWatchers,
-        unavailable: Mapping[str, ReaderUnavailable],
-        load: Load,
-        backups: Backups,
-        tls: ServerTls | None = None,
-    ) -> None:
-        self._parts = parts
-        self._watchers = watchers
-        self._unavailable = unavailable
-        self._load = load
-        self._backups = backups
-        self._tls = tls
-        self._started_ms = now_ms()
-        self._requests = Requests()
-        self._skipped_at: dict[Mask, tuple[int, list[SkippedParts]]] = {}
+    _parts: DaemonParts
+    _watchers: SourceWatchers
+    _unavailable: Mapping[str, ReaderUnavailable]
+    _load: Load
+    _backups: Backups
+    _tls: ServerTls | None = None
+    _started_ms: int = field(default_factory=now_ms)
+    _requests: Requests = field(default_factory=Requests)
+    _skipped_at: dict[Mask, tuple[int, list[SkippedParts]]] = field(default_factory=dict)
 
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:

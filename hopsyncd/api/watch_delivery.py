@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any
@@ -255,6 +255,7 @@ class _Retry:
     error: str
 
 
+@dataclass(eq=False, repr=False)
 class WatchDelivery:
     """Delivers changes to programs and webhooks.
 
@@ -263,22 +264,15 @@ class WatchDelivery:
     error, the delivery is repeated later. wake: called when `next_s` changes.
     """
 
-    def __init__(
-        self,
-        waiting: Callable[[], Sequence[Delivery]],
-        report: Callable[[Delivery], str],
-        note: Callable[[int, str | None], None],
-        wake: Callable[[], None],
-    ) -> None:
-        self._waiting = waiting
-        self._report = report
-        self._note = note
-        self._wake = wake
-        self._lock = threading.Lock()
-        self._busy: set[int] = set()  # the numbers of watches with a running delivery
-        self._served_s: dict[int, float] = {}
-        self._retries: dict[int, _Retry] = {}  # by number of the watch
-        self._stopping = False
+    _waiting: Callable[[], Sequence[Delivery]]
+    _report: Callable[[Delivery], str]
+    _note: Callable[[int, str | None], None]
+    _wake: Callable[[], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _busy: set[int] = field(default_factory=set)  # the numbers of watches with a running delivery
+    _served_s: dict[int, float] = field(default_factory=dict)
+    _retries: dict[int, _Retry] = field(default_factory=dict)  # by number of the watch
+    _stopping: bool = False
 
     @property
     def running(self) -> int:

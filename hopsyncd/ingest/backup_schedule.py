@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class MadeBackup:
     removed: tuple[str, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Backups:
     """Makes backups on schedule and on request, one at a time.
 
@@ -54,21 +55,15 @@ class Backups:
     configuration is loaded and after each backup.
     """
 
-    def __init__(
-        self,
-        config: Callable[[], Config],
-        config_file: Path,
-        command: Sequence[str] = COMMAND,
-    ) -> None:
-        self._config = config
-        self._config_file = config_file
-        self._command = command
-        self._lock = threading.Lock()
-        self._running: Future[MadeBackup] | None = None
-        self._process: Process | None = None
-        self._stopped = False
-        self.newest: Backup | None = None
-        self.kept = 0
+    _config: Callable[[], Config]
+    _config_file: Path
+    _command: Sequence[str] = COMMAND
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _running: Future[MadeBackup] | None = None
+    _process: Process | None = None
+    _stopped: bool = False
+    newest: Backup | None = None
+    kept: int = 0
 
     def chores(self, config: Config) -> tuple[Chore, ...]:
         """Return the job that makes scheduled backups, or an empty tuple if the configuration has

@@ -271,25 +271,19 @@ class _Due:
         return waiting
 
 
+@dataclass(eq=False, repr=False)
 class SourceScheduler:
     """Runs the syncs of all sources in turns. Call `plan` to set the sources.
 
     `on_synced` is called after each sync with the sync's working time in seconds.
     """
 
-    def __init__(
-        self,
-        pipeline: SourceSync,
-        clock_s: Callable[[], float],
-        on_synced: Callable[[float], None],
-        times: Timetable,
-    ) -> None:
-        self._pipeline = pipeline
-        self._clock_s = clock_s
-        self._on_synced = on_synced
-        self._times = times
-        self._ring: deque[_Due] = deque()
-        self._due: dict[str, _Due] = {}
+    _pipeline: SourceSync
+    _clock_s: Callable[[], float]
+    _on_synced: Callable[[float], None]
+    _times: Timetable
+    _ring: deque[_Due] = field(default_factory=deque)
+    _due: dict[str, _Due] = field(default_factory=dict)
 
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
         """Set the sources that are kept in sync, and the timetable.

@@ -277,6 +277,7 @@ def _split_into_groups(passages: Iterable[Passage], most: int) -> list[list[Pass
     return groups
 
 
+@dataclass(eq=False, repr=False)
 class LlmExtractor:
     """Asks an LLM for the output about each passage, in rounds of a few calls.
 
@@ -286,17 +287,10 @@ class LlmExtractor:
     cause.
     """
 
-    def __init__(
-        self,
-        llm: Llm,
-        passages_per_call: int = 8,
-        calls_a_round: int = 8,
-        prompt_spec: PromptSpec = QUESTIONS,
-    ) -> None:
-        self._prompt_spec = prompt_spec
-        self._llm = llm
-        self._passages_per_call = passages_per_call
-        self._calls_a_round = calls_a_round
+    _llm: Llm
+    _passages_per_call: int = 8
+    _calls_a_round: int = 8
+    _prompt_spec: PromptSpec = QUESTIONS
 
     @property
     def name(self) -> str:

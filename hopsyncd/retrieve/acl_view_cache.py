@@ -16,7 +16,7 @@ computes the view, or waits if another thread is computing it.
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import structlog
@@ -65,26 +65,21 @@ class WriterState:
     is_awaited: Callable[[], bool] = lambda: False
 
 
+@dataclass(eq=False, repr=False)
 class AclViewCache:
     """Caches and computes the ACL views of one engine. Thread-safe."""
 
-    def __init__(
-        self,
-        budget_factor: float,
-        writer: WriterState = WriterState(),
-        saved: SavedViews | None = None,
-    ) -> None:
-        self._budget_factor = budget_factor
-        self._writer = writer
-        self._saved = saved
-        self._changed = threading.Condition()
-        # Masks by their last use, and the views of each mask in the order of their computation.
-        self._kept: dict[Mask, list[Snapshot]] = {}
-        self._making: set[Mask] = set()
-        self._head: Snapshot | None = None
-        self._is_ahead = False  # whether a thread computes views in advance
-        self._since_s = self._made_s = 0.0  # times of the last head or view, and of the last view
-        self._took_s = 0.0
+    _budget_factor: float
+    _writer: WriterState = WriterState()
+    _saved: SavedViews | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _kept: dict[Mask, list[Snapshot]] = field(default_factory=dict)
+    _making: set[Mask] = field(default_factory=set)
+    _head: Snapshot | None = None
+    _is_ahead: bool = False  # whether a thread computes views in advance
+    _since_s: float = 0.0  # times of the last head or view, and of the last view
+    _made_s: float = 0.0
+    _took_s: float = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """Return the view of a version without the hidden sources. If there is no such view yet,

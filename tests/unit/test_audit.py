@@ -103,7 +103,7 @@ def test_the_first_request_of_a_day_deletes_old_lines_of_an_idle_log(tmp_path: P
 def test_the_audit_log_is_bounded_and_reports_what_it_deletes_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    audit = AuditLog(tmp_path / "audit.log", max_bytes=2000, max_total_bytes=6000)
+    audit = AuditLog(tmp_path / "audit.log", AuditConfig, 2000, 6000)
     for number in range(101):
         record(audit, str(number))
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 10_000
@@ -158,7 +158,7 @@ def test_a_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
 def test_the_audit_log_can_be_read_by_user_and_time(tmp_path: Path) -> None:
     from datetime import datetime, timedelta
 
-    audit = AuditLog(tmp_path / "audit.log", max_bytes=1000)
+    audit = AuditLog(tmp_path / "audit.log", AuditConfig, 1000)
     for number in range(20):
         record(audit, str(number), ANN if number % 2 else ROOT)
     found, _ = audit.read(3, user="ann")

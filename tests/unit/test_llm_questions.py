@@ -66,7 +66,7 @@ def asked(
     llm: FakeLlm, passages: Sequence[Passage], usage: Usage | None = None, per_call: int = 2
 ) -> dict[Passage, LlmQuestions | LlmError]:
     """The results of all, of which each must have exactly one."""
-    asker = LlmExtractor(llm, per_call, calls_a_round=2)
+    asker = LlmExtractor(llm, per_call, 2)
     groups = list(asker.ask_each(passages, LlmContext("notes", usage or Usage())))
     results = [result for group in groups for result in group]
     assert sorted(passage.id for passage, _ in results) == sorted(
@@ -288,7 +288,7 @@ class TestAsking:
 
     def test_a_batch_that_must_stop_leaves_its_other_passages_queued(self) -> None:
         llm = FakeLlm()
-        asker = LlmExtractor(llm, passages_per_call=1, calls_a_round=2)
+        asker = LlmExtractor(llm, 1, 2)
         context = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)
         results = dict(r for group in asker.ask_each(many(9), context) for r in group)
         assert len(llm.calls) == 4

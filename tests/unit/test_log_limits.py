@@ -79,7 +79,7 @@ def test_dropped_messages_are_reported_even_without_later_messages() -> None:
         told.append((level, text))
         heard.set()
 
-    repeats = RepeatLimit(tell, window_s=0.1)
+    repeats = RepeatLimit(tell, 0.1)
     for _ in range(MAX_WARNINGS + 5):
         repeats.admits("warning", "no room")
     assert heard.wait(60)
