@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from html import escape
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import structlog
 from anyio import CapacityLimiter
@@ -34,7 +34,7 @@ from hopsyncd.web.pages import ASSETS_DIGEST, asset, page_routes
 from hopsyncd.web.pending_logins import LONGEST_S, PendingLogins
 from hopsyncd.web.provider import LoginFailed, Provider
 from hopsyncd.web.sessions import Person, Session, Sessions
-from hopsyncd.web.views import PageTools, Shared
+from hopsyncd.web.views import PageTools, Shared, read_form
 
 SameSite = Literal["lax", "strict"]
 
@@ -113,7 +113,9 @@ class TeamPage:
         session = self._sessions.find(cookies_of(request, SESSION_COOKIE))
         answer = self._refusal(request)
         if answer and request.method == "POST":
-            await _form_of(request)  # read the body, so that the connection can be reused
+            await read_form(
+                request, _MAX_FORM_BYTES
+            )  # read the body, so that the connection can be reused
         answer = answer or await self._entrance(request, session)
         if answer is None and session:
             answer = await self._show(session, request, send)
@@ -201,7 +203,7 @@ class TeamPage:
 
     async def _log_in_by_token(self, request: Request) -> Response:
         """Open a session for a pasted token that the daemon accepts."""
-        form = await _form_of(request)
+        form = await read_form(request, _MAX_FORM_BYTES) or {}
         token, to = form.get("token", "").strip(), _local_path(form.get("to", ""))
         address = _address_of(request)
         try:
@@ -276,7 +278,7 @@ class TeamPage:
         return await self._ask_to_log_in(request, _asked_path(request))
 
     async def _log_out(self, request: Request, session: Session) -> Response:
-        form = await _form_of(request)
+        form = await read_form(request, _MAX_FORM_BYTES) or {}
         if not _is_equal(session.form_token, form.get("csrf", "")):
             return self._message(403, "The form is not valid for your session", "Reload the page")
         self._end(session)
@@ -372,17 +374,6 @@ def _local_path(to: str) -> str:
 
 def _is_equal(expected: str, given: str) -> bool:
     return hmac.compare_digest(expected.encode(), given.encode())
-
-
-async def _form_of(request: Request) -> dict[str, str]:
-    """Read the fields of a posted form. Returns {} if the form is longer than 16 KiB."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MAX_FORM_BYTES:
-            return {}
-    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
-    return {name: values[0] for name, values in fields.items()}
 
 
 def _expired_login_error(detail: str) -> LoginFailed:

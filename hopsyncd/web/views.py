@@ -196,14 +196,9 @@ class View:
 
         Returns None if the form is longer than `max_bytes` or lacks the session's token.
         """
-        body = bytearray()
-        async for piece in request.stream():
-            body += piece
-            if len(body) > max_bytes:
-                return None
-        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
-        form = {name: values[0] for name, values in fields.items()}
-        return form if self.shared.door.is_form_of(request, form.get("csrf", "")) else None
+        form = await read_form(request, max_bytes)
+        is_ours = form and self.shared.door.is_form_of(request, form.get("csrf", ""))
+        return form if is_ours else None
 
     def redirect(self, path: str) -> Response:
         return RedirectResponse(f"{self.base}{path}", 303)
@@ -227,6 +222,17 @@ class View:
             recent_versions=[],
             shown_version=None,
         )
+
+
+async def read_form(request: Request, max_bytes: int) -> dict[str, str] | None:
+    """Read the fields of a posted form. Returns None if the form is longer than `max_bytes`."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > max_bytes:
+            return None
+    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    return {name: values[0] for name, values in fields.items()}
 
 
 def _confirmation(request: Request) -> str:
