@@ -119,20 +119,17 @@ def _heading(column: str) -> tuple[str, ...]:
 
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
     """Return the given ids for which a passage is stored."""
-    rows = connection.execute(
-        f"SELECT id FROM passage WHERE id IN {connection.dialect.ids()}",
-        [json.dumps(list(ids))],
-    )
-    return {PassageId(row[0]) for row in rows}
+    return {PassageId(id_) for id_ in _find_ids(connection, "passage", ids)}
 
 
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     """Return the given ids for which a question set is stored."""
-    rows = connection.execute(
-        f"SELECT id FROM question_set WHERE id IN {connection.dialect.ids()}",
-        [json.dumps(list(ids))],
-    )
-    return {SetId(row[0]) for row in rows}
+    return {SetId(id_) for id_ in _find_ids(connection, "question_set", ids)}
+
+
+def _find_ids(connection: Connection, table: str, ids: Iterable[int]) -> list[int]:
+    sql = f"SELECT id FROM {table} WHERE id IN {connection.dialect.ids()}"
+    return [row[0] for row in connection.execute(sql, [json.dumps(list(ids))])]
 
 
 def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:

@@ -6,7 +6,7 @@ Answers never depend on this state.
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from store.contract import Connection
 from store.records import PassageId, SetId
@@ -204,18 +204,9 @@ def add_watch(connection: Connection, watch: Watch) -> int:
     """
     with transaction(connection):
         added = connection.execute(
-            "INSERT INTO watch (question, act, created_ms, version, state, maker, login, rights)"
+            f"INSERT INTO watch ({_WATCH.removeprefix('id, ')})"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            [
-                watch.question,
-                watch.act,
-                watch.created_ms,
-                watch.version,
-                watch.state,
-                watch.maker,
-                watch.login,
-                watch.rights,
-            ],
+            astuple(watch)[1:],
         )
         return int(added.fetchone()[0])
 

@@ -23,6 +23,11 @@ from store.records import (
 from store.sources import names_json, row_limit, rows_under
 from store.visibility import Mask, hides
 
+_FIRST_HEADING = (
+    "(SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+    " WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -285,8 +290,7 @@ def _documents_page(
     rows = connection.execute(
         "SELECT s.name, d.path,"
         " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
-        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
-        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        f" {_FIRST_HEADING}"
         f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
         " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
         f" AND s.name NOT IN {connection.dialect.names('?4')}"
@@ -304,9 +308,8 @@ def _documents_page(
 def titles_of(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
     """Return the first heading of each document by its row id. Purged documents are left out."""
     rows = connection.execute(
-        "SELECT d.id, (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
-        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
-        f" FROM document AS d WHERE d.id IN {connection.dialect.ids('?1')}",
+        f"SELECT d.id, {_FIRST_HEADING} FROM document AS d"
+        f" WHERE d.id IN {connection.dialect.ids('?1')}",
         [json.dumps(list(documents))],
     )
     return {row: next(iter(json.loads(heading or "[]")), None) for row, heading in rows}
@@ -352,8 +355,7 @@ def documents_with_origin(
     """
     rows = connection.execute(
         "SELECT s.name, d.path, d.origin,"
-        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
-        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        f" {_FIRST_HEADING}"
         f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
         f" WHERE d.path IN {connection.dialect.names('?2')} AND d.born <= ?1 AND ?1 < d.died"
         " AND d.origin <> '{}'",
