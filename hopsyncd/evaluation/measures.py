@@ -274,23 +274,15 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
         for depth in DEPTHS
     }
     took_ms = [outcome.ms for outcome in measured]
+
+    def means(measure: Callable[[Retrieved], float]) -> dict[int, Share]:
+        return {depth: Share.mean([*map(measure, judged)]) for depth, judged in by_depth.items()}
+
     return Scores(
-        recall={
-            depth: Share.mean([outcome.recall for outcome in judged])
-            for depth, judged in by_depth.items()
-        },
-        precision={
-            depth: Share.mean([outcome.precision for outcome in judged])
-            for depth, judged in by_depth.items()
-        },
-        f1={
-            depth: Share.mean([outcome.f1 for outcome in judged])
-            for depth, judged in by_depth.items()
-        },
-        whole={
-            depth: Share.mean([float(outcome.recall == 1) for outcome in judged])
-            for depth, judged in by_depth.items()
-        },
+        recall=means(lambda outcome: outcome.recall),
+        precision=means(lambda outcome: outcome.precision),
+        f1=means(lambda outcome: outcome.f1),
+        whole=means(lambda outcome: float(outcome.recall == 1)),
         reciprocal_rank=float(
             np.mean(
                 [
