@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from hopsyncd.config.values import (
     WHO_HINT,
-    ConfigPath,
     GroupName,
+    OptionalPath,
     Section,
     WhoList,
     any_host_and_port,
@@ -102,12 +102,8 @@ class OidcConfig(Section):
     client_id: str = Field(
         min_length=1, description="Write the id that the provider gave to this client."
     )
-    client_secret_file: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
-    ca: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    client_secret_file: OptionalPath = None
+    ca: OptionalPath = None
     scopes: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=("openid", "profile", "email"),
         description='Write a list like ["openid", "profile", "groups"].',
@@ -148,12 +144,8 @@ class AccessConfig(Section):
         description="Write the name of a group on this machine, or leave the value empty.",
     )
     admins: WhoList = Field(default=(), description=WHO_HINT)
-    tls_cert: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
-    tls_key: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    tls_cert: OptionalPath = None
+    tls_key: OptionalPath = None
     behind_proxy: NetworkList = Field(
         default=(), description='Write a list of addresses like ["127.0.0.1/32"].'
     )
@@ -166,12 +158,8 @@ class AccessConfig(Section):
         description='Write an address like "127.0.0.1:7717". For an address that other machines'
         ' reach, like "0.0.0.0:7717", also set tls_cert and tls_key, or behind_proxy.',
     )
-    token_file: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
-    backup_dir: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    token_file: OptionalPath = None
+    backup_dir: OptionalPath = None
     page: Annotated[str, AfterValidator(_check_page_address)] = Field(
         default="",
         description='Write the address that browsers open, like "https://notes.example.org:7717",'
@@ -190,9 +178,5 @@ class ClientConfig(Section):
         pattern=r"^(https?://[^/?#@\s]+/?)?$",
         description='Write an address like "https://notes.example.org:7717", or leave it empty.',
     )
-    token_file: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
-    ca: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    token_file: OptionalPath = None
+    ca: OptionalPath = None

@@ -323,6 +323,9 @@ def is_loopback(host: str) -> bool:
 
 
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
+OptionalPath = Annotated[
+    ConfigPath | None, Field(description="Write a path in quotes, or leave the line out.")
+]
 PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(check_patterns)]
 ModelName = Annotated[str, Field(min_length=1), AfterValidator(check_model)]
 RequestFields = dict[str, str | int | float | bool]
@@ -414,9 +417,7 @@ class BackupConfig(Section):
     """Scheduled backups: their folder, their times, and how many are kept. Without `dir`, no
     backups are made."""
 
-    dir: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    dir: OptionalPath = None
     at: Annotated[str, _unless_empty(_check_times)] = Field(
         default="02:00", description='Write a time like "02:00", or a cron expression.'
     )
@@ -433,9 +434,7 @@ _MOST_WORKERS = 4  # the limit for "auto", because each worker takes memory
 class McpConfig(Section):
     """The rights of agents to write."""
 
-    inbox: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
+    inbox: OptionalPath = None
 
 
 class WebConfig(Section):
