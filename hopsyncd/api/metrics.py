@@ -151,18 +151,16 @@ class _Current(Collector):
     def collect(self) -> Iterator[Metric]:
         status = self._status
         for key, description in _GAUGES.items():
-            yield GaugeMetricFamily(f"hopsyncd_{key}", description, value=float(status[key]))
+            yield _gauge(key, description, float(status[key]))
         wal = Path(status["database"] + "-wal")
         wal_bytes = wal.stat().st_size if wal.exists() else 0
-        yield GaugeMetricFamily("hopsyncd_wal_bytes", "The write-ahead log", value=wal_bytes)
+        yield _gauge("wal_bytes", "The write-ahead log", wal_bytes)
         yield _add_labels(
             GaugeMetricFamily("hopsyncd_sources", "Sources, by state", labels=["state"]),
             Counter(source["state"] for source in status["sources"]),
         )
         problems = sum(source["problems"] for source in status["sources"])
-        yield GaugeMetricFamily(
-            "hopsyncd_problems", "Documents that cannot be read", value=problems
-        )
+        yield _gauge("problems", "Documents that cannot be read", problems)
         yield _add_labels(
             GaugeMetricFamily(
                 "hopsyncd_waiting_passages",
@@ -171,9 +169,7 @@ class _Current(Collector):
             ),
             status["waiting"],
         )
-        yield GaugeMetricFamily(
-            "hopsyncd_failing", "1 if the last sync failed", value=bool(status["error"])
-        )
+        yield _gauge("failing", "1 if the last sync failed", bool(status["error"]))
         for key, description in _COUNTERS.items():
             value = status["counters"][key]
             yield CounterMetricFamily(f"hopsyncd_{key}", description, value=value)
@@ -185,57 +181,39 @@ class _Current(Collector):
 
     def _role(self) -> Iterator[Metric]:
         store = self._status["store"]
-        yield GaugeMetricFamily(
-            "hopsyncd_writer",
+        yield _gauge(
+            "writer",
             "1 if this daemon writes the database, 0 if it follows another daemon",
-            value=store["role"] == "writer",
+            store["role"] == "writer",
         )
-        yield GaugeMetricFamily(
-            "hopsyncd_versions_behind",
-            "Versions that a follower does not serve yet",
-            value=store["behind"],
+        yield _gauge(
+            "versions_behind", "Versions that a follower does not serve yet", store["behind"]
         )
-        yield GaugeMetricFamily(
-            "hopsyncd_server_lost",
-            "1 while the database server cannot be reached",
-            value=store["lost"],
-        )
+        yield _gauge("server_lost", "1 while the database server cannot be reached", store["lost"])
 
     def _disk(self) -> Iterator[Metric]:
         usage = shutil.disk_usage(self._data_dir)
-        yield GaugeMetricFamily(
-            "hopsyncd_disk_bytes", "The disk of the data folder", value=usage.total
-        )
-        yield GaugeMetricFamily(
-            "hopsyncd_disk_free_bytes",
-            "Free space on the disk of the data folder",
-            value=usage.free,
-        )
+        yield _gauge("disk_bytes", "The disk of the data folder", usage.total)
+        yield _gauge("disk_free_bytes", "Free space on the disk of the data folder", usage.free)
 
     def _backups(self) -> Iterator[Metric]:
         """Return the metrics of backups, or none if no backups are scheduled."""
         backup = self._status["backup"]
         if backup is None:
             return
-        yield GaugeMetricFamily(
-            "hopsyncd_backup_failing", "1 if the last backup failed", value=bool(backup["error"])
-        )
-        yield GaugeMetricFamily("hopsyncd_backups", "Backups that are kept", value=backup["kept"])
-        yield GaugeMetricFamily(
-            "hopsyncd_backup_created_seconds",
+        yield _gauge("backup_failing", "1 if the last backup failed", bool(backup["error"]))
+        yield _gauge("backups", "Backups that are kept", backup["kept"])
+        yield _gauge(
+            "backup_created_seconds",
             "When the newest backup was made, in Unix time; 0 if there is none",
-            value=_unix_s(backup["created"]),
+            _unix_s(backup["created"]),
         )
-        yield GaugeMetricFamily(
-            "hopsyncd_backup_bytes", "The newest backup", value=backup["bytes"] or 0
-        )
+        yield _gauge("backup_bytes", "The newest backup", backup["bytes"] or 0)
 
     def _clients(self) -> Iterator[Metric]:
         load = self._load
-        yield GaugeMetricFamily("hopsyncd_connections", "Open connections", value=load.connections)
-        yield GaugeMetricFamily(
-            "hopsyncd_queue", "Requests that wait for a worker", value=load.queue
-        )
+        yield _gauge("connections", "Open connections", load.connections)
+        yield _gauge("queue", "Requests that wait for a worker", load.queue)
         yield CounterMetricFamily(
             "hopsyncd_refused",
             "Requests and connections that were refused because of a limit",
@@ -253,6 +231,10 @@ class _Current(Collector):
                 f"hopsyncd_llm_{name}", f"{name.capitalize()} of the LLM", labels=["purpose"]
             )
             yield _add_labels(family, counts)
+
+
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"hopsyncd_{name}", description, value=float(value))
 
 
 def _unix_s(moment: str | None) -> float:

@@ -32,7 +32,6 @@ _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _SLIDES = "http://schemas.openxmlformats.org/presentationml/2006/main"
 _DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
-_ODT_NAMES = ("office", "text")
 _SHEET_TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 
@@ -80,36 +79,29 @@ def _make_docx() -> bytes:
     )
 
 
-def _make_odt() -> bytes:
+def _make_opendocument(kind: str, content: str, *namespaces: str) -> bytes:
     names = (
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in _ODT_NAMES
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "text", *namespaces)
     )
-    body = "<office:body><office:text><text:p>Sample</text:p></office:text></office:body>"
-    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _make_zip({"content.xml": content})
+    body = f"<office:body><office:{kind}>{content}</office:{kind}></office:body>"
+    document = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
+    return _make_zip({"content.xml": document})
+
+
+def _make_odt() -> bytes:
+    return _make_opendocument("text", "<text:p>Sample</text:p>")
 
 
 def _make_ods() -> bytes:
-    names = (
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-        for name in (*_ODT_NAMES, "table")
-    )
     row = "<table:table-cell><text:p>Sample</text:p></table:table-cell>"
     table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
-    body = f"<office:body><office:spreadsheet>{table}</office:spreadsheet></office:body>"
-    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _make_zip({"content.xml": content})
+    return _make_opendocument("spreadsheet", table, "table")
 
 
 def _make_odp() -> bytes:
-    names = (
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-        for name in (*_ODT_NAMES, "draw")
-    )
     page = "<draw:page><draw:text-box><text:p>Sample</text:p></draw:text-box></draw:page>"
-    body = f"<office:body><office:presentation>{page}</office:presentation></office:body>"
-    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _make_zip({"content.xml": content})
+    return _make_opendocument("presentation", page, "draw")
 
 
 def _make_pptx() -> bytes:
