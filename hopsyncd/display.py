@@ -148,6 +148,23 @@ def describe_offered_filter(offered_filter: str) -> str:
     return f"only documents {which} in that period"
 
 
+def describe_doubt(passages: Sequence[Mapping[str, Any]]) -> str:
+    """Say that none of the passages quoted in an answer is strong. Returns "" if one is strong, or
+    if strengths are unknown.
+
+    >>> describe_doubt([{"strength": "weak"}])
+    'These passages match your question only weakly.'
+    >>> describe_doubt([{"strength": "weak"}, {"strength": "strong"}])
+    ''
+    """
+    strengths = {passage["strength"] for passage in passages}
+    if "strong" in strengths:
+        return ""
+    if "fair" in strengths:
+        return "These passages may not answer your question: none matches it closely."
+    return "These passages match your question only weakly." if "weak" in strengths else ""
+
+
 def plural(number: int, noun: str) -> str:
     """Format a number with its noun.
 

@@ -51,7 +51,7 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
-from hopsyncd.display import document_title, hop_reason, hop_verb, plural
+from hopsyncd.display import describe_doubt, document_title, hop_reason, hop_verb, plural
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -442,6 +442,8 @@ def _print_wrapped(text: str, indent: str = "") -> None:
 
 
 def _print_sentences(reply: Mapping[str, Any]) -> None:
+    if doubt := describe_doubt(reply["citations"]):
+        echo_line(doubt, fg="yellow")
     if reply["short"]:
         click.secho(f"Perhaps: {printable(reply['short'])}", bold=True)
     for sentence in reply["sentences"]:

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hopsyncd.display import (
+    describe_doubt,
     describe_offered_filter,
     document_name,
     full_time,
@@ -65,6 +66,7 @@ def make_templates(**shared: Any) -> Environment:
         kind=document_kind,
         file=file_name,
         changed_lines=changed_lines,
+        doubt=describe_doubt,
         cite=link_citations,
         filter_label=filter_label,
         sentence=lambda text: text if text.endswith((".", "?", "!", ":")) else f"{text}.",

@@ -146,6 +146,7 @@ def test_a_two_hop_question_is_answered_with_citations(place: Place, agent: Agen
     cited = {citation["number"]: citation for citation in told["citations"]}
     assert all(sentence["citation"] in cited for sentence in told["sentences"])
     assert mira["id"] in {one["id"] for one in cited.values()}
+    assert {one["strength"] for one in cited.values()} <= {"strong", "fair", "weak"}
     assert any("Kaltenbrunn" in hop for hop in told["chain"])
     document, same, passage = map(
         answer_of,

@@ -1,11 +1,11 @@
-"""What `hopsyncd ask` and the page show if no answer was found."""
+"""What `hopsyncd ask` and the page show if no answer was found, or if one is doubtful."""
 
 from typing import Any
 
 import pytest
 
 from hopsyncd.cli.output import place_text
-from hopsyncd.cli.query import _print_closest
+from hopsyncd.cli.query import _print_closest, _print_sentences
 from hopsyncd.web.thread_views import turn_json
 
 
@@ -57,3 +57,22 @@ def test_a_conversation_gets_cards_of_the_closest_passages(is_found: bool) -> No
     }  # fmt: skip
     closest = [(card["number"], card["file"]) for card in turn_json(answer)["closest"]]
     assert closest == ([] if is_found else [(1, "a.md"), (2, "b.md"), (3, "c.md")])
+
+
+@pytest.mark.parametrize(
+    ("strengths", "told"),
+    [
+        (["weak", "strong"], ""),
+        (["weak", "fair"], "These passages may not answer your question: none matches it closely."),
+        (["weak"], "These passages match your question only weakly."),
+        ([None], ""),
+    ],
+)
+def test_an_answer_without_a_strong_passage_is_called_doubtful(
+    capsys: pytest.CaptureFixture[str], strengths: list[str | None], told: str
+) -> None:
+    citations = [passage(f"{number}.md", each) for number, each in enumerate(strengths)]
+    sentences = [{"text": "The gate closes at ten.", "title": "", "citation": 1}]
+    _print_sentences({"short": None, "sentences": sentences, "citations": citations})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [*filter(None, [told]), "  The gate closes at ten. [1]"]

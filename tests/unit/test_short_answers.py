@@ -304,8 +304,8 @@ def test_names_count_only_in_the_sentence_that_asks() -> None:
     assert (asked["absent"], asked["lost"], asked["unnamed"]) == (1, 1, pytest.approx(0.6))
 
 
-@pytest.mark.parametrize("when", ["July", "2014", "Monday", "7 May 2025"])
-def test_a_date_is_no_name(when: str) -> None:
+@pytest.mark.parametrize("when", ["July", "2014", "Monday", "7 May 2025", "4 KB", "64GiB"])
+def test_a_date_or_a_size_is_no_name(when: str) -> None:
     said = sentence("The flow is high", 0, 0.6, "flow")
     weights: dict[str, Any] = dict.fromkeys(list_index_terms(when), ABSENT)
     told = measured(f"How was the flow in {when}?", said, flow=2.0, **weights)

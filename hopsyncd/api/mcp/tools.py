@@ -129,6 +129,7 @@ class Tools:
         ]
         citations = [
             {"number": citation["number"], "id": id_brief(citation["id"])}
+            | ({"strength": citation["strength"]} if citation["strength"] else {})
             | {"location": citation["location"], **document_brief(citation, sources)}
             for citation in reply["citations"]
         ]

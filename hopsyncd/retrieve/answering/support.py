@@ -80,7 +80,13 @@ _FAR_BEHIND = 0.1  # the cosine of a sentence that is too far from the best sent
 _ROUNDING = 1e-9
 _RARE = 0.45  # least share of log(1 + passages), about the idf of a word in one passage
 _BEGINS = re.compile(r"(?:\A|[?!:\n]|\w{4}\.)[\s\"'(\u201c\u2018\u00bf\u00a1]{0,5}\Z")
-_DATE_WORD = re.compile(
+# Words for dates and sizes, which documents can write differently, such as 4 KB as 4,096 bytes.
+_NO_NAME = re.compile(
+    rf"{MONTH_PATTERN}|(?:1[5-9]|20)\d\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|\d*(?:[kmgt]i?b|[kmg]hz)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
     rf"{MONTH_PATTERN}|(?:1[5-9]|20)\d\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE
 )
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
@@ -193,16 +199,16 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
 
 
 def _list_asked_names(question: str) -> list[str]:
-    """List the names in the sentence that asks, without dates.
+    """List the names in the sentence that asks, without dates and units.
 
     The sentences before it describe the situation, and the documents may describe it otherwise.
-    Documents can also write a date differently.
+    Documents can also write a date or a size differently.
 
     >>> _list_asked_names("A Portuguese client wrote in May. Where did Priya meet him in 2024?")
     ['Priya']
     """
     asked = find_asked_sentence(WRITTEN_DATE.sub(" ", question))
-    return [name for name in _list_names(asked) if not _DATE_WORD.fullmatch(name)]
+    return [name for name in _list_names(asked) if not _NO_NAME.fullmatch(name)]
 
 
 def _list_names(question: str) -> list[str]:
