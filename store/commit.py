@@ -24,7 +24,6 @@ from store.records import (
     Version,
     count_words,
 )
-from store.sources import begin_rules
 from store.transactions import count_history_change, lost_version, transaction
 from store.versions import CHANGES, COLUMNS, head, version
 
@@ -67,7 +66,6 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     _put_seen(connection, change.seen, change.unseen)
     new_keys = [(new.source, new.path) for new in change.documents_new]
     gone = sorted(set(change.documents_gone) - set(new_keys))
-    begin_rules(connection, {new.source for new in change.documents_new}, change.rules)
     removed = _close_documents(connection, number, gone)
     replaced = _close_documents(connection, number, new_keys)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])

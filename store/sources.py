@@ -108,42 +108,23 @@ def forget_cursor(connection: Connection, source: int) -> None:
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read with `rules`, the version of the reading code.
-    True for a source without documents."""
+    """Whether `rules`, the version of the reading code, are the rules of the source: all its items
+    were read with them, except the items that the next complete listing fetches again."""
     row = connection.execute(
-        "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
-        f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
-        [source, rules],
+        "SELECT 1 FROM source_state WHERE source = ? AND rules <> ?", [source, rules]
     ).fetchone()
     return row is None
 
 
-def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Record the rules with which documents are read, for the sources that have no documents yet.
+def begin_rules(connection: Connection, source: int, rules: str) -> None:
+    """Record that the items of the source are read with these rules from now on.
 
-    Call this function before inserting the first documents, in the same transaction.
-    """
-    connection.executemany(
-        "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
-        f" (SELECT 1 FROM document WHERE source = ?1 AND died = {ALIVE})",
-        [(source, rules) for source in sources],
-    )
-
-
-def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
-    """Record that all documents of the source were read with these rules, except those at the paths
-    `unread`.
-
-    The next listing is complete, and fetches the unread documents again.
+    The next listing is complete, and fetches every item again.
     """
     with transaction(connection):
         connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
-        connection.executemany(
-            "UPDATE seen SET revision = '' WHERE source = ? AND path = ?",
-            [(source, path) for path in unread],
-        )
-        if unread:
-            forget_cursor(connection, source)
+        connection.execute("UPDATE seen SET revision = '' WHERE source = ?", [source])
+        forget_cursor(connection, source)
 
 
 def forget_source(connection: Connection, source: int) -> None:

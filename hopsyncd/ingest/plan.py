@@ -228,7 +228,7 @@ class Scope:
     """The parts of a source to sync, and the options of the sync.
 
     `under` contains the paths of the parts. None means the whole source. If `accept_empty` is true,
-    all documents may be removed. If `afresh` is true, every document is reloaded. If `whole` is
+    all documents may be removed. If `afresh` is true, every item is fetched. If `whole` is
     true, everything is listed, even if the source can list only its changes. A `small` sync must be
     fast: it does not ask the LLM, and is abandoned if it has too much work. `edits` limits a small
     sync to this number of edited documents, in the order of `under`. 0 means no limit.
@@ -265,6 +265,13 @@ class Plan:
         """Return the steps with these actions, by path."""
         return {step.path: step for step in self.steps if step.action in actions}
 
+    def group_gone_by_content(self) -> dict[bytes, list[str]]:
+        """Group the paths in `gone` by their content hash, each group in descending order."""
+        paths: dict[bytes, list[str]] = {}
+        for path in sorted(self.gone, reverse=True):
+            paths.setdefault(self.gone[path], []).append(path)
+        return paths
+
 
 def source_paused_error(name: str) -> SourceUnavailable:
     return SourceUnavailable(
@@ -288,15 +295,18 @@ def make_plan(
     scope: Scope,
     since: str | None = None,
     yield_to_edits: YieldToEdits = lambda: None,
+    seen: Mapping[str, Seen] | None = None,
 ) -> Generator[Turn, None, Plan]:
     """List the source and plan its sync, in turns. Writes nothing to the database. `since` is the
-    cursor at which to begin, as returned by `find_cursor`.
+    cursor at which to begin, as returned by `find_cursor`. `seen` contains the items of the last
+    scan by path, by default those in the database.
 
     Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
     # Read these before listing. A small sync may add items meanwhile, which the listing can lack;
     # they must not be removed.
-    seen = seen_items(connection, source.id, scope.under)
+    if seen is None:
+        seen = seen_items(connection, source.id, scope.under)
     live = live_documents(connection, source.id, scope.under)
     most = _SMALL_ITEMS if scope.small else None
     listing = yield from scan(
@@ -312,17 +322,16 @@ def make_plan(
     if scope.under is not None and not listing.items:
         documents = count_live_documents(connection, source.id)
     parts = _list_parts(scope, listing)
-    seen |= seen_items(connection, source.id, parts) if parts != scope.under else {}
-    if scope.afresh:
-        seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
+    more = seen_items(connection, source.id, parts) if parts != scope.under else {}
     steps = decide(
         listing,
-        seen,
+        {**seen, **more},
         live,
         pins=pins_of(connection, source.id, scope.under),
         excluded=excluded_paths(connection, source.id, parts),
         accept_empty=scope.accept_empty,
         documents=documents,
+        afresh=scope.afresh,
     )
     gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
     plan = Plan(steps, listing, gone)
@@ -354,6 +363,7 @@ def decide(
     excluded: Container[str] = (),
     accept_empty: bool = False,
     documents: int | None = None,
+    afresh: bool = False,
 ) -> tuple[Step, ...]:
     """Plan all steps: first the fetches, then the reports, then the removals.
 
@@ -367,13 +377,15 @@ def decide(
     documents of the source, by default the number of `live`. `pins` contains the content hash of
     each restored document's file at the time of the restore, by path, or None if there was no file.
     Such a document is kept while its file stays missing. `excluded` contains the paths of purged
-    items, which are always skipped.
+    items, which are always skipped. If `afresh` is true, unchanged items are fetched too.
 
     Raises SourceUnavailable if the source would lose all its documents, for example because a disk
     was unmounted or an account lost its permissions.
     """
     fetches = [
-        _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
+        _fetch(item, seen.get(path), afresh)
+        for path, item in listing.items.items()
+        if path not in excluded
     ]
     reports = [
         Step(Action.REPORT, problem.id, problem.why, problem=problem)
@@ -402,14 +414,14 @@ def _sort_key(step: Step) -> tuple[bool, bool]:
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
-def _fetch(item: Item, seen: Seen | None) -> Step | None:
+def _fetch(item: Item, seen: Seen | None, afresh: bool) -> Step | None:
     if seen is None:
         return Step(Action.FETCH, item.id, "new", item)
     if not seen.revision:
         return Step(Action.FETCH, item.id, AGAIN, item)
     if seen.revision != item.revision:
         return Step(Action.FETCH, item.id, CHANGED, item)
-    return None
+    return Step(Action.FETCH, item.id, AGAIN, item) if afresh else None
 
 
 def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
@@ -424,7 +436,8 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
     """Return a plan with only the first `scope.edits` edits of small documents, in the order of
     `scope.under`."""
-    edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
+    reasons = CHANGED, AGAIN
+    edits = {step.path: step for step in plan.steps if step.reason in reasons and _is_small([step])}
     edited = [path for path in scope.under or () if path in edits]
     only, postponed = edited[: scope.edits], tuple(edited[scope.edits :])
     return Plan(tuple(edits[path] for path in only), plan.listing, {}, frozenset(only), postponed)

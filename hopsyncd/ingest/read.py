@@ -39,7 +39,7 @@ from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.formats.content_type import detect_content_type
 from hopsyncd.formats.readers import Extract, refuse_empty
 from hopsyncd.formats.sandbox.tesseract import Tesseract
-from hopsyncd.ingest.plan import AGAIN, RETRY, Action, Scope, Source, Step
+from hopsyncd.ingest.plan import CHANGED, RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, run_in_turns, run_to_end
 from hopsyncd.models.llm.budget import Usage
 from store.contract import Connection
@@ -113,8 +113,8 @@ def read_step(
         return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint))
     content, origin = _hash_content(fetched), _format_origin(fetched)
     seen = Seen(source.id, item.id, fetched.revision, content)
-    # An item that failed at the last scan may still be indexed by older rules.
-    by_old_rules = scope.afresh or step.reason == AGAIN
+    # The live document of an item without a revision may have been read by older rules.
+    by_old_rules = scope.afresh or step.reason != CHANGED
     state = (content, fetched.media_type, origin)
     is_live = live is not None and state == (live.content, live.media_type, live.origin)
     if content == pinned or (is_live and not by_old_rules):
@@ -319,11 +319,13 @@ def find_intervals(connection: Connection, batch: Batch) -> PassageIntervals:
 class Progress:
     """The progress of a sync. Other threads may read the fields.
 
+    If `again` is true, most documents are read again, for example after an upgrade.
     `documents_done` counts committed documents. The fields after `documents_total` describe the
     current batch.
     """
 
     source: str = ""
+    again: bool = False
     documents_done: int = 0
     documents_total: int = 0
     batch_documents: int = 0

@@ -336,7 +336,7 @@ class SourceScheduler:
         if due is None:
             return
         due.parts.update(paths or ())
-        if paths is None or len(due.parts) > _MAX_PARTS or self._pipeline.is_behind(due.source):
+        if paths is None or len(due.parts) > _MAX_PARTS:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
@@ -348,7 +348,7 @@ class SourceScheduler:
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
-        if due is not None and not self._pipeline.is_behind(due.source):
+        if due is not None:
             is_little = len(newest) <= _SMALL_PARTS
             if is_little and not self._sync_small(due, Scope(tuple(newest), small=True)).too_large:
                 return ()

@@ -7,7 +7,7 @@ there is no other work, `Upgrades` asks the LLM for missing questions, piece by 
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,16 +42,17 @@ from hopsyncd.models.llm.budget import Usage
 from store.content import stored_passages
 from store.contract import Connection
 from store.reads import live_documents
-from store.records import Version
+from store.records import Seen, Version
 from store.sources import (
     ListingState,
+    begin_rules,
     is_paused,
     is_read_by,
     listing_state,
     put_left_out,
     put_listing_state,
-    put_rules,
     put_source_state,
+    seen_items,
 )
 
 log = structlog.get_logger(__name__)
@@ -193,8 +194,8 @@ class SourceSync:
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Return whether documents of the source were read with rules other than the current rules.
-        If true, the next scan reloads every document."""
+        """Return whether the source was last synced with rules other than the current rules. If
+        true, its next sync marks every item, so that each is read again."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
@@ -261,8 +262,7 @@ class SourceSync:
     def _sync(self, run: SyncRun) -> Generator[Turn, None, None]:
         """List the source, plan and execute its sync, and record its new state."""
         source, is_whole = run.source, run.scope.under is None
-        if is_whole and self.is_behind(source):
-            run.scope = replace(run.scope, afresh=True)
+        seen = self._begin_rules(run)
         began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
         since = find_cursor(before, run.scope, began_ms)
         listings = _MAX_LISTINGS if is_whole and not run.is_slow and not run.scope.afresh else 1
@@ -270,7 +270,7 @@ class SourceSync:
             run.batch.unsettled -= run.vanished
             run.vanished = set()
             plan = yield from make_plan(
-                self.connection, source, run.scope, since, self.yield_to_edits
+                self.connection, source, run.scope, since, self.yield_to_edits, seen
             )
             run.postponed = plan.postponed
             self._underway.append(run.batch)
@@ -285,7 +285,8 @@ class SourceSync:
         if not is_whole:
             self._drop_preempted(source.id, plan.looks_at)
         if run.scope.afresh:
-            self._note_rules(run)
+            live = live_documents(self.connection, source.id)
+            run.batch.unsettled |= live.keys() - run.looked_at
         self.paused.pop(source.name, None)
         scanned_ms = self.now_ms() if is_whole else None
         put_source_state(self.connection, source.id, scanned_ms, None, None)
@@ -295,6 +296,20 @@ class SourceSync:
                 put_left_out(self.connection, source.id, left_out)
         if is_whole and not run.batch.unsettled:
             self._note_listing(run, plan, began_ms, before)
+
+    def _begin_rules(self, run: SyncRun) -> dict[str, Seen] | None:
+        """If the source was last synced with other rules, mark every item to be read again.
+
+        If this sync lists the whole source, it fetches every item. The returned items are those of
+        the last scan, without the marks, so that edited items are recognised.
+        """
+        if not self.is_behind(run.source):
+            return None
+        is_whole = run.scope.under is None
+        seen = (is_whole and seen_items(self.connection, run.source.id)) or None
+        begin_rules(self.connection, run.source.id, self.writer.rules)
+        run.scope = replace(run.scope, afresh=seen is not None)
+        return seen
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """Fetch and commit the planned items in batches. Then list the items to be removed again,
@@ -306,10 +321,11 @@ class SourceSync:
         batch, run.back = run.batch, []
         fetches = [*plan.steps_with(Action.FETCH).values()]
         run.progress.documents_total = len(fetches)
+        run.progress.again = 2 * sum(step.reason == AGAIN for step in fetches) > len(fetches)
         run.removals = plan.steps_with(*REMOVALS)
-        run.moved = {} if run.is_slow else _group_by_content(plan.gone)
+        run.moved = {} if run.is_slow else plan.group_gone_by_content()
         yield from self._read_and_commit(run, plan, fetches)
-        if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
+        if run.removals and batch.readings and run.is_slow:
             # Commit first, because other sources have turns during the listing.
             self._commit(run)
             yield Turn.COMMITTED
@@ -332,7 +348,7 @@ class SourceSync:
             with yielding_to_queries(_PAUSE_FACTOR if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
             # Keep the items that the source returned before it failed.
-            if (problem or waiting) and run.batch.readings and not run.scope.afresh:
+            if (problem or waiting) and run.batch.readings:
                 yield from self._add_moved(run, plan)
                 self._commit(run)
                 yield Turn.COMMITTED
@@ -346,8 +362,7 @@ class SourceSync:
         while waiting:
             # Edits are handled before many new documents are read.
             is_last_edit = are_many and reason == CHANGED != waiting[0].reason
-            may_end = run.batch.readings and not run.scope.afresh
-            if may_end and (is_last_edit or self._is_full(run, began_s)):
+            if run.batch.readings and (is_last_edit or self._is_full(run, began_s)):
                 break
             reason = waiting[0].reason
             try:
@@ -357,7 +372,7 @@ class SourceSync:
         return None
 
     def _is_full(self, run: SyncRun, began_s: float) -> bool:
-        took_s = self.monotonic_s() - began_s if run.is_slow else 0.0
+        took_s = self.monotonic_s() - began_s if run.is_slow or run.progress.again else 0.0
         return (
             len(run.batch.readings) >= self.batch_documents
             or run.batch.new_passages >= run.pace.passages
@@ -435,8 +450,6 @@ class SourceSync:
                 _SMALL_PASSAGES if run.scope.small else None,
             )
         except EncoderUnavailable as error:
-            if run.scope.afresh:
-                raise
             run.encoder_error = error
             batch.drop(self.writer.select_unprepared(batch.readings).__contains__)
         passages = batch.new_passages
@@ -449,11 +462,10 @@ class SourceSync:
         """Commit the batch, or only a part of the batch if edits are waiting. Returns whether the
         whole batch was committed.
 
-        A sync that reloads all documents is always one version, and so is a small sync.
+        A small sync is always one version.
         """
         whole = run.batch.to_batch()
-        is_one = run.scope.afresh or run.scope.small
-        is_awaited = (lambda: False) if is_one else self.is_awaited
+        is_awaited = (lambda: False) if run.scope.small else self.is_awaited
         version, committed = self.writer.commit(whole, cost, is_awaited)
         run.batch.remove(committed)
         run.progress.end_batch(len(committed.seen))
@@ -472,13 +484,6 @@ class SourceSync:
             if batch.source == source:
                 batch.drop(is_later)
 
-    def _note_rules(self, run: SyncRun) -> None:
-        """Record that all documents of the source were read with the current rules, except
-        documents that could not be read."""
-        unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
-        put_rules(self.connection, run.source.id, self.writer.rules, unread)
-        run.batch.unsettled |= unread
-
     def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
         """Record that every listed item is indexed. The next listing can then begin at the cursor.
 
@@ -490,11 +495,3 @@ class SourceSync:
         if listing_state(self.connection, source) == before:
             state = ListingState(listing.cursor or listing.since, listed_ms)
             put_listing_state(self.connection, source, state)
-
-
-def _group_by_content(removed: Mapping[str, bytes]) -> dict[bytes, list[str]]:
-    """Group the paths in `removed` by their content hash, each group in descending order."""
-    paths: dict[bytes, list[str]] = {}
-    for path in sorted(removed, reverse=True):
-        paths.setdefault(removed[path], []).append(path)
-    return paths

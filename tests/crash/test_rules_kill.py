@@ -1,4 +1,4 @@
-"""kill -9 while two sources are read afresh under other rules, one after the other."""
+"""kill -9 while documents are read again under other rules: of two sources, and with an edit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.fakes.stack import Stack
 
 ROME = {"rome.md": b"Rome lies on the Tiber in Italy.\n\nNero met Brutus in Rome one day.\n"}
 OSLO = {"oslo.md": b"Oslo lies on a fjord in Norway.\n\nIbsen left Oslo for Rome one day.\n"}
+EDITED = b"Rome lies on the Tiber in Latium.\n\nNero met Seneca in Rome one day.\n"
 FINE, COARSE = 12, 50  # tokens of a passage
 
 
@@ -48,3 +49,41 @@ def test_a_kill_between_two_sources_that_are_read_afresh_leaves_the_other_to_the
     assert [left.head for left in lefts] == sorted(left.head for left in lefts)
     again = {left.head: left.next_steps.count("published") for left in lefts}
     assert again == {2: 2, 3: 1, 4: 0}
+
+
+def read_again_preempted(path: Path, step: Step) -> None:
+    """A file is edited, and its event served, when another file was read again."""
+    files = MemoryConnector(OSLO | ROME)
+    stack = Stack(path, files, passage_tokens=COARSE, batch_documents=1)
+    trace(stack.connection, step)
+    stack.path = replace(stack.path, on_version=lambda _: step("published"))
+
+    def yield_to_edits() -> None:
+        if stack.head.id == 2 and files.files["rome.md"] != EDITED:
+            files.put("rome.md", EDITED)
+            stack.preempt("rome.md")
+
+    stack.path.yield_to_edits = yield_to_edits
+    if stack.head.id > 2:
+        files.put("rome.md", EDITED)  # the life before came that far
+    stack.sync()
+    step("done")
+    stack.close()
+
+
+def test_a_kill_while_an_edit_preempts_a_re_reading_leaves_each_document_old_or_new(
+    folder: Path,
+) -> None:
+    before = Stack(folder / "s.db", MemoryConnector(OSLO | ROME), passage_tokens=FINE)
+    before.sync()
+    before.close()
+    fresh = Stack(
+        folder / "fresh.db", MemoryConnector({**OSLO, "rome.md": EDITED}), passage_tokens=COARSE
+    )
+    fresh.sync()
+    fresh.close()
+    swept = sweep(folder / "s.db", read_again_preempted, folder)
+    assert swept.after[3] == sound(folder / "fresh.db")[1]
+    lefts = swept.kills(folder, range(len(swept.steps)))
+    assert all(left.graphs.items() <= swept.after.items() for left in lefts)
+    assert {left.head: left.next_steps.count("published") for left in lefts} == {1: 2, 2: 1, 3: 0}

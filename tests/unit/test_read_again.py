@@ -1,10 +1,16 @@
-"""Documents that an older reader had read are read again, unseen by those who ask."""
+"""Documents that an older reader had read are read again, one after the other."""
 
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+
+import pytest
 
 from connectors.folder import FolderConnector
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.readers import extract
+from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.ingest.plan import Scope
 from hopsyncd.ingest.read import CHUNKER
 from tests.fakes.stack import Stack
 
@@ -31,29 +37,108 @@ def served(stack: Stack) -> set[str]:
     return {text for (text,) in rows}
 
 
-def test_an_older_reading_is_served_until_the_new_one_is_whole(tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    notes.mkdir()
+Start = Callable[..., Stack]
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
     for name, text in TEXTS.items():
-        (notes / name).write_text(text)
-    stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=read_without_tides)
-    stack.sync()
-    old, version = served(stack), stack.head.id
-    rules = stack.writer.rules.replace(CHUNKER, "chunk/0")
-    stack.connection.execute("UPDATE source_state SET rules = ?1", (rules,))
-    stack.close()
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def upgraded(tmp_path: Path, notes: Path) -> Iterator[Start]:
+    """Starts with the newer reader, a document a batch, on what the older one has read."""
+    made = [Stack(tmp_path / "s.db", FolderConnector(notes), extract=read_without_tides)]
+    made[0].sync()
+    rules = made[0].writer.rules.replace(CHUNKER, "chunk/0")
+    made[0].connection.execute("UPDATE source_state SET rules = ?1", (rules,))
+
+    def start(read: Extract = extract) -> Stack:
+        made.pop().close()
+        connector = FolderConnector(notes)
+        made.append(Stack(tmp_path / "s.db", connector, batch_documents=1, extract=read))
+        return made[0]
+
+    yield start
+    made.pop().close()
+
+
+def test_an_older_reading_is_served_until_its_document_is_read_again(upgraded: Start) -> None:
     during: list[tuple[int, set[str]]] = []
 
     def read(data: bytes, media_type: str) -> tuple[Block, ...]:
         during.append((stack.head.id, served(stack)))
         return extract(data, media_type)
 
-    stack = Stack(tmp_path / "s.db", FolderConnector(notes), batch_documents=1, extract=read)
+    stack = upgraded(read)
+    old, version = served(stack), stack.head.id
     assert stack.path.is_behind(stack.source)
-    stack.sync()
+    assert stack.sync().changed == 1
     new = served(stack)
     assert during == [(version, old)] * len(TEXTS)
     assert new - old == {"The tide turns at noon on Sunday."}
     assert len(stack.made) == 1  # of the passages that stay, no question is made again
     assert not stack.path.is_behind(stack.source)
-    stack.close()
+
+
+def test_an_edit_from_before_the_start_is_read_first(upgraded: Start, notes: Path) -> None:
+    read: list[bytes] = []
+
+    def note(data: bytes, media_type: str) -> tuple[Block, ...]:
+        read.append(data)
+        return extract(data, media_type)
+
+    (notes / "tides.md").write_text("# Tides\n\nThe tide turns at one on Monday.\n")
+    upgraded(note).sync()
+    assert len(read) == len(TEXTS)
+    assert b"Monday" in read[0]
+
+
+def test_after_a_stop_only_the_other_documents_are_read_again(upgraded: Start) -> None:
+    read: list[bytes] = []
+
+    def note(data: bytes, media_type: str) -> tuple[Block, ...]:
+        read.append(data)
+        return extract(data, media_type)
+
+    stack = upgraded(note)
+    turns = stack.path.turns(stack.source, Scope())
+    next(turns)
+    next(turns)
+    turns.close()
+    stack = upgraded(note)
+    stack.sync()
+    assert sorted(read) == sorted(text.encode() for text in TEXTS.values())
+    assert "The tide turns at noon on Sunday." in served(stack)
+
+
+def test_an_edit_alone_marks_the_other_documents(upgraded: Start, notes: Path) -> None:
+    stack = upgraded()
+    (notes / "dues.md").write_text("# Dues\n\nA night costs a hundred kroner.\n")
+    assert stack.preempt("dues.md").changed == 1
+    texts = served(stack)
+    assert "A night costs a hundred kroner." in texts
+    assert "The tide turns at noon on Sunday." not in texts
+    stack = upgraded()
+    assert not stack.path.is_behind(stack.source)
+    stack.sync()
+    assert "The tide turns at noon on Sunday." in served(stack)
+
+
+def test_a_re_reading_is_committed_every_few_seconds(upgraded: Start) -> None:
+    stack = upgraded()
+    stack.path.batch_documents = 100
+    stack.path.monotonic_s = count(0, 11).__next__
+    turns = list(stack.path.turns(stack.source, Scope()))
+    assert len(turns) == len(TEXTS)
+
+
+def test_a_touched_document_is_read_by_the_newer_reader(upgraded: Start, notes: Path) -> None:
+    os.utime(notes / "tides.md", (1, 1))
+    stack = upgraded()
+    stack.sync()
+    assert "The tide turns at noon on Sunday." in served(stack)

@@ -122,17 +122,21 @@ def test_waiters_for_removed_sources_are_answered_once(two: Sources) -> None:
 def test_a_source_with_outdated_rules_is_scanned_completely(two: Sources, tmp_path: Path) -> None:
     two.work()
     two.stack.close()
-    two.stack = Stack(tmp_path / "s.db", two.files, passage_tokens=50)
+    two.stack = Stack(tmp_path / "s.db", two.files, passage_tokens=50, batch_documents=1)
     two.rota = two.scheduler()
     two.files.fetched.clear()
     assert two.plan(two.notes, at_start=False) == []
-    two.rota.preempt("notes", ["Ada.md"])
-    assert two.files.fetched == [], "an edit waits for the scan"
+    two.rota.turn()
+    two.files.put("Sappho.md", b"Sappho met Ada in Oslo.")
+    assert two.rota.preempt("notes", ["Sappho.md"]) == ()
+    assert two.files.fetched == ["Ada.md", "Sappho.md"], "an edit does not wait for the scan"
+    live = live_documents(two.stack.connection, two.notes.id)
+    assert live["Sappho.md"] == content_hash(b"Sappho met Ada in Oslo.")
     two.work()
-    assert two.files.fetched == sorted(FILES)
+    assert two.files.fetched == ["Ada.md", "Sappho.md", "Ibsen.md", "Sappho.md"]
     two.rota.preempt("notes", ["Ada.md"])
     two.work()
-    assert two.files.fetched == sorted(FILES)
+    assert len(two.files.fetched) == 4
     assert not two.stack.path.is_behind(two.notes)
 
 
