@@ -372,6 +372,7 @@ class StatusService:
             return None
         return {
             "source": progress.source,
+            "again": progress.again,
             "documents_done": progress.documents_done,
             "documents_total": progress.documents_total,
             "passages_done": progress.passages_done,

@@ -76,10 +76,11 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         reasons = ", ".join(f"{LLM_FAILURES.get(why, why)} ({n:,})" for why, n in waiting.items())
         passages = plural(sum(waiting.values()), "passage")
         click.echo(f"{passages} waiting for the LLM to write questions: {reasons}")
-    if now["progress"]:
-        share, total = now["progress"]["share"], now["progress"]["documents_total"]
+    if progress := now["progress"]:
+        share, total = progress["share"], progress["documents_total"]
         how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
-        click.echo(f"indexing {now['progress']['source']}: {how_far}")
+        work = "reading {} again" if progress.get("again") else "indexing {}"
+        click.echo(f"{work.format(progress['source'])}: {how_far}")
     for source in now["sources"]:
         _print_source(source)
     for reader in now["unavailable_readers"]:
@@ -92,8 +93,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
             for row in now["skipped"]
         )
         click.echo(f"left out by the readers: {parts} (`hopsyncd show FILE --skipped`)")
-    shown = now["problems"][:_SHOWN]
-    print_problems(shown)
+    print_problems(shown := now["problems"][:_SHOWN])
     if (more := sum(source["problems"] for source in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists more problems")
     _print_models(now["models"])

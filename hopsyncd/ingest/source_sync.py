@@ -300,8 +300,8 @@ class SourceSync:
     def _begin_rules(self, run: SyncRun) -> dict[str, Seen] | None:
         """If the source was last synced with other rules, mark every item to be read again.
 
-        If this sync lists the whole source, it fetches every item. The returned items are those of
-        the last scan, without the marks, so that edited items are recognised.
+        If this sync lists the whole source, it fetches every item. Then the items of the last scan
+        are returned, without the marks, so that edited items are recognised.
         """
         if not self.is_behind(run.source):
             return None

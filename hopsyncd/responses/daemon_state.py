@@ -26,6 +26,7 @@ class SyncProgress(TypedDict):
     """The progress of the sync of a source."""
 
     source: str
+    again: bool
     documents_done: int
     documents_total: int
     passages_done: int

@@ -396,6 +396,7 @@ class ProgressEvent(TypedDict):
     passages: NotRequired[int]
     by: NotRequired[Literal["extractive", "llm"]]
     source: NotRequired[str]
+    again: NotRequired[bool]
     documents_done: NotRequired[int]
     documents_total: NotRequired[int]
     passages_done: NotRequired[int]

@@ -51,10 +51,13 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
     documents = plural(status["documents"], "document")
     if progress := status["progress"]:
         left_s = clock.left_s(progress["source"], progress["share"])
-        text = f"Importing {progress['share']:.0%}"
+        work, so_far = "Importing", " so far"
+        if progress.get("again"):
+            work, so_far = "Reading again", ""
+        text = f"{work} {progress['share']:.0%}"
         if left_s is not None:
             text += f", {_duration(left_s)} left"
-        detail = f"{progress['source']}: {documents} so far"
+        detail = f"{progress['source']}: {documents}{so_far}"
         return IndexState("busy", text, detail, share=progress["share"])
     paused = [source for source in status["sources"] if source["problem"]]
     if status["error"]:

@@ -1,5 +1,6 @@
 """kill -9 while documents are read again under other rules: of two sources, and with an edit."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
 from store.sources import register_source
-from tests.crash.sweep import Sweep, sound, sweep
+from tests.crash.sweep import sound, sweep
 from tests.fakes.kill import Step, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -33,19 +34,12 @@ def read_afresh(path: Path, step: Step) -> None:
     synced(path, COARSE, step)
 
 
-@pytest.fixture(scope="module")
-def afresh(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("rules")
+def judge_two_sources(folder: Path) -> None:
     synced(folder / "s.db", FINE, lambda _: None)
-    return sweep(folder / "s.db", read_afresh, folder)
-
-
-def test_a_kill_between_two_sources_that_are_read_afresh_leaves_the_other_to_the_next_start(
-    afresh: Sweep, folder: Path
-) -> None:
     synced(folder / "fresh.db", COARSE, lambda _: None)
-    assert afresh.after[4] == sound(folder / "fresh.db")[2]
-    lefts = afresh.kills(folder, range(len(afresh.steps)))
+    swept = sweep(folder / "s.db", read_afresh, folder)
+    assert swept.after[4] == sound(folder / "fresh.db")[2]
+    lefts = swept.kills(folder, range(len(swept.steps)))
     assert [left.head for left in lefts] == sorted(left.head for left in lefts)
     again = {left.head: left.next_steps.count("published") for left in lefts}
     assert again == {2: 2, 3: 1, 4: 0}
@@ -71,9 +65,7 @@ def read_again_preempted(path: Path, step: Step) -> None:
     stack.close()
 
 
-def test_a_kill_while_an_edit_preempts_a_re_reading_leaves_each_document_old_or_new(
-    folder: Path,
-) -> None:
+def judge_an_edit(folder: Path) -> None:
     before = Stack(folder / "s.db", MemoryConnector(OSLO | ROME), passage_tokens=FINE)
     before.sync()
     before.close()
@@ -87,3 +79,10 @@ def test_a_kill_while_an_edit_preempts_a_re_reading_leaves_each_document_old_or_
     lefts = swept.kills(folder, range(len(swept.steps)))
     assert all(left.graphs.items() <= swept.after.items() for left in lefts)
     assert {left.head: left.next_steps.count("published") for left in lefts} == {1: 2, 2: 1, 3: 0}
+
+
+@pytest.mark.parametrize("judge", [judge_two_sources, judge_an_edit])
+def test_a_kill_while_documents_are_read_again_leaves_each_as_before_or_as_after(
+    judge: Callable[[Path], None], folder: Path
+) -> None:
+    judge(folder)
