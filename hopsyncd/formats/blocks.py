@@ -65,8 +65,9 @@ Links = tuple[tuple[int, WrittenLink], ...]
 """The links in a block's text, each with its start offset, in ascending order."""
 
 DISCARDED, RECORDS = "deleted notes and spam", "records of a program"
-"""The kinds under which a reader counts documents that their owner threw away, and documents that a
-program writes for itself. No text is missing from such documents."""
+TEMPLATES = "templates"
+"""The kinds under which a reader counts documents that their owner threw away, documents that a
+program writes for itself, and templates of notes."""
 
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300
@@ -138,6 +139,11 @@ def count_skipped(blocks: Iterable[Block]) -> dict[str, int]:
         for kind, count in block.properties if block.kind == "skipped" else ():
             counts[kind] = counts.get(kind, 0) + int(count)
     return counts
+
+
+def is_left_out(blocks: Iterable[Block]) -> bool:
+    """Whether a reader left out the document as a whole, so that it need not have text."""
+    return not {DISCARDED, RECORDS, TEMPLATES}.isdisjoint(count_skipped(blocks))
 
 
 def squeeze_spaces(text: str, links: Links) -> tuple[str, Links]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from html import unescape
 
 from hopsyncd.formats.blocks import Block
 
@@ -20,6 +21,8 @@ _DURATION = re.compile(
 _ESCAPED = re.compile(r"\\([\\;,nN])")
 _COMPONENTS = frozenset(("VEVENT", "VTODO", "VJOURNAL"))
 _MAX_PEOPLE = 200
+_PAGE_MARK = re.compile(r"<br ?/?>|</?(?:p|ul|li)>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,2000}>")
 
 # Properties and their labels in the text.
 _SHOWN = (
@@ -159,7 +162,10 @@ def _make_event_blocks(event: _Event) -> Iterator[Block]:
     for name, label in _SHOWN:
         if value := _format_field(event, name):
             yield Block("list_item", f"{label}: {value}", line, line)
-    for paragraph in re.split(r"\n\s*\n", event.text("DESCRIPTION")):
+    description = event.text("DESCRIPTION")
+    if _PAGE_MARK.search(description):  # Google Calendar writes HTML
+        description = unescape(_TAG.sub("", _PAGE_MARK.sub("\n", description)))
+    for paragraph in re.split(r"\n\s*\n", description):
         if paragraph.strip():
             yield Block("paragraph", paragraph.strip(), line, line)
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from hopsyncd.formats.blocks import Block, make_skipped_block
 
@@ -42,6 +43,24 @@ def make_chat_blocks(messages: Sequence[ChatMessage], title: str = "") -> tuple[
     authors = dict.fromkeys(message.author for message in spoken if message.author)
     properties = (*(("author", author) for author in authors), *dates)
     return (replace(blocks[0], properties=properties), *blocks[1:])
+
+
+_DAY_NAME = re.compile(r"\d{4}-\d\d-\d\d\Z")
+
+
+def find_chat_title(path: str, blocks: Sequence[Block]) -> str:
+    """Return the title of a chat that has none: the file name, or the name of the folder if the
+    file is called `_chat` or after a day, as in Slack. Returns "" for other documents.
+
+    >>> day = Block("heading", "2026-02-03", 1, 1, 2, properties=(("author", "Ann"),))
+    >>> find_chat_title("slack/kitchen/2026-02-03.json", [day]), find_chat_title("a.txt", [])
+    ('kitchen', '')
+    """
+    first = blocks[0] if blocks else None
+    if not first or first.level != 2 or not first.properties or not _DAY_NAME.match(first.text):
+        return ""
+    file = PurePosixPath(path)
+    return file.parent.name if file.stem == "_chat" or _DAY_NAME.match(file.stem) else file.stem
 
 
 _DAY = r"(\d{1,4})[./-](\d{1,2})[./-](\d{2,4})\.?"

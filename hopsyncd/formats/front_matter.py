@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from html import unescape
 
-from hopsyncd.formats.blocks import WrittenLink, link_to_name
+from hopsyncd.formats.blocks import Block, WrittenLink, link_to_name
+from hopsyncd.formats.fields import are_fields
+from hopsyncd.text.dates import find_dates
 
 WIKI_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
 
@@ -146,6 +148,60 @@ def remove_front_matter(text: str) -> tuple[str, FrontMatter]:
     return blanked, _build_front_matter(
         found[0], [*_parse_properties(found[1].split("\n"), _PROPERTY, 1)]
     )
+
+
+_PLACEHOLDER = re.compile(
+    r"<%[-_*+~]?\s*(?:await\s+)?tp\.|\{\{(?:title|date|time)(?::[^{}\n]{0,60})?\}\}"
+)
+
+
+def is_template(front_matter: FrontMatter, blocks: Sequence[Block]) -> bool:
+    """Whether a note is a template of Obsidian: its title or a field waits for a value, such as
+    `{{title}}`, `{{date:YYYY-MM-DD}}` or `<% tp.date.now() %>`."""
+    heading = blocks[0].text if blocks and blocks[0].level else ""
+    values = (value for _, value in front_matter.properties)
+    return any(map(_PLACEHOLDER.search, (heading, front_matter.title, *values)))
+
+
+# The properties that Notion writes below the title of a page, if they have another name here.
+_OF_NOTION = {
+    "created time": "created",
+    "date created": "created",
+    "last edited time": "modified",
+    "last updated": "modified",
+    "created by": "author",
+    "last edited by": "editor",
+}
+
+
+def read_page_fields(
+    blocks: tuple[Block, ...],
+) -> tuple[tuple[Block, ...], tuple[tuple[str, str], ...]]:
+    """Split the paragraph below a title in the first line into fields, if all of its lines are
+    fields, as in pages from Notion. Returns the blocks and the properties."""
+    if len(blocks) < 2 or blocks[0].level != 1 or blocks[0].first_line != 1:
+        return blocks, ()
+    paragraph = blocks[1]
+    lines = paragraph.text.split("\n")
+    if paragraph.kind != "paragraph" or not are_fields(lines):
+        return blocks, ()
+    items: list[Block] = []
+    properties: list[tuple[str, str]] = []
+    offset = 0
+    for number, line in enumerate(lines, paragraph.first_line):
+        end = offset + len(line)
+        links = tuple((at - offset, link) for at, link in paragraph.links if offset <= at < end)
+        items.append(Block("list_item", line, number, number, links=links))
+        offset = end + 1
+        name, _, value = line.partition(":")
+        key = name.strip().lower()
+        key = _OF_NOTION.get(key) or _ONE_NAME.get(key.replace(" ", ""), key)
+        for text in value.split(",") if key in ("tag", "author") else [value]:
+            is_date = key in ("created", "modified")
+            days = (found.day for found in find_dates(text))
+            if shown := next(days, "") if is_date else text.strip():
+                properties.append((key, shown[:_MAX_FIELD_CHARACTERS]))
+    return (blocks[0], *items, *blocks[2:]), tuple(properties)
 
 
 def _drop_lines(text: str, count: int) -> tuple[int, str]:

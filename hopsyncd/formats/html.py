@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 from hopsyncd.formats.blocks import (
+    RECORDS,
     Block,
     Kind,
     Links,
@@ -39,6 +40,7 @@ _METAS = {
     **dict.fromkeys(("article:modified_time", "last-modified", "dcterms.modified"), "modified"),
 }
 _MAX_META_CHARACTERS = 200
+_NOTION_INDEX = re.compile(r"<title>Export-[0-9a-f-]{36}</title>")
 
 
 def read_html(text: str, first_line: int = 1) -> tuple[Block, ...]:
@@ -51,6 +53,8 @@ def read_html(text: str, first_line: int = 1) -> tuple[Block, ...]:
     line above it. The `title` element becomes the level-1 heading, unless the `h1` has the same
     text.
     """
+    if _NOTION_INDEX.search(text[:1000]):  # the other files have all of its words
+        return (make_skipped_block({RECORDS: 1}),)
     root = parse(text)
     if root is None:
         return ()

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from hopsyncd.formats import library
+from hopsyncd.text.dates import find_dates
 
 Element = Any  # lxml has no type annotations
 _TREE_DEPTH = 2000  # libxml2 silently truncates documents with deeper nesting
@@ -119,7 +120,8 @@ def _is_cut_off(root: Element) -> bool:
 
 def apply_dialects(root: Element, text: str) -> None:
     """Rewrite program-specific markup as plain HTML: checkboxes and tags from Notion, titles from
-    Word, articles in `noscript` elements, and tables made of elements with roles."""
+    Word, pages from Confluence, articles in `noscript` elements, and tables made of elements with
+    roles."""
     if "checkbox-on" in text or "checkbox-off" in text:
         for box in root.iter("div"):
             states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
@@ -136,10 +138,36 @@ def apply_dialects(root: Element, text: str) -> None:
         for title in root.iter("p"):
             if title.get("class") == "MsoTitle":
                 title.tag = "h1"
+    if 'id="title-heading"' in text and 'id="title-text"' in text:
+        _tidy_confluence(root)
     if "<noscript" in text:
         _show_articles(root)
     if _ROLE_OF_CELL.search(text):
         _write_tables(root)
+
+
+def _tidy_confluence(root: Element) -> None:
+    """Drop the footer and the list of attachments of a page that Confluence exported, and the name
+    of the space before its title. Its author and day become metadata."""
+    named = {element.get("id"): element for element in root.iter() if element.get("id")}
+    attachments = named.get("attachments")
+    section = attachments.getparent() if attachments is not None else None
+    for part in (named.get("footer"), section.getparent() if section is not None else None):
+        if part is not None and part.getparent() is not None:
+            part.getparent().remove(part)
+    title = next(root.iter("title"), None)
+    for element in (title, named["title-text"]):
+        if element is not None and element.text:
+            element.text = element.text.partition(" : ")[2] or element.text
+    for about in root.iter("div"):
+        if about.get("class") != "page-metadata":
+            continue
+        authors = [span for span in about.iter("span") if span.get("class") == "author"]
+        days = [found.day for found in find_dates(" ".join(about.itertext()))]
+        facts = [("author", "".join(span.itertext()).strip()) for span in authors]
+        for name, value in [*facts, *(("last-modified", day) for day in days[-1:])]:
+            about.append(about.makeelement("meta", {"name": name, "content": value}))
+        return
 
 
 def _show_articles(root: Element) -> None:

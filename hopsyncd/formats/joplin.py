@@ -5,8 +5,10 @@ Only some of them are notes: notebooks, tags, attachments and settings have the 
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from hopsyncd.formats.blocks import RECORDS, Block, make_skipped_block, with_title
 
 NOTE = "1"
 _FIELD = re.compile(r"([a-z_]{1,40}):(?: (.*))?\Z")
@@ -45,3 +47,25 @@ def parse_item(text: str) -> JoplinItem | None:
         return None
     title, _, body = "\n".join(lines).rstrip().partition("\n")
     return JoplinItem(title.strip(), body, fields["type_"], fields)
+
+
+def make_joplin_blocks(
+    item: JoplinItem, read_text: Callable[[str], tuple[Block, ...]]
+) -> tuple[Block, ...]:
+    """Return the blocks of a note in a file of its own. Other items of Joplin have no text.
+
+    The address of a note is its id, which is also the name of its file.
+    """
+    if item.kind != NOTE:
+        return (make_skipped_block({RECORDS: 1}),)
+    body = item.body.replace("](:/", "](")
+    blocks = with_title(read_text(f"\n{body}"), item.title, 1)
+    facts = (
+        ("author", item.fields.get("author", "")),
+        ("created", item.created),
+        ("modified", item.modified),
+    )
+    if not blocks:
+        return ()
+    properties = (*blocks[0].properties, *(fact for fact in facts if fact[1]))
+    return (replace(blocks[0], properties=properties), *blocks[1:])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.formats.blocks import (
-    RECORDS,
+    TEMPLATES,
     Block,
     Kind,
     Links,
@@ -31,10 +31,16 @@ from hopsyncd.formats.fields import (
     lead_in_of,
     lead_of,
 )
-from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, remove_front_matter
+from hopsyncd.formats.front_matter import (
+    WIKI_LINK,
+    FrontMatter,
+    is_template,
+    read_page_fields,
+    remove_front_matter,
+)
 from hopsyncd.formats.html import read_html
 from hopsyncd.formats.inline import write_subscript, write_superscript
-from hopsyncd.formats.joplin import NOTE, JoplinItem, parse_item
+from hopsyncd.formats.joplin import make_joplin_blocks, parse_item
 from hopsyncd.formats.list_numbers import ItemNumbers, add_label
 from hopsyncd.formats.markdown_definitions import parse_definitions
 from hopsyncd.formats.markdown_inline import drop_hidden
@@ -52,6 +58,7 @@ from hopsyncd.formats.note_markup import (
     choose_embedded_text,
     remove_comments,
     remove_drawings,
+    remove_logseq_markup,
     remove_note_markup,
 )
 from hopsyncd.formats.plain import read_plain
@@ -72,13 +79,7 @@ _MAX_LEADS = 3
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
 _MARKUP = re.compile(r"[\\`*_\[\]<&#$~^]")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
-_LOGSEQ_KEYS = (
-    "id|collapsed|created-at|updated-at|template(?:-including-parent)?|background-color|heading"
-    r"|order-list-type|query-[a-z-]+|card-[a-z-]+|logseq\.[\w.-]+|public|publish"
-)
-_LOGSEQ = re.compile(
-    rf"^[ \t]*(?:{_LOGSEQ_KEYS})::[ \t].*$|\(\([0-9a-f]{{8}}-[0-9a-f-]{{27}}\)\)", re.MULTILINE
-)
+_QUERIES = frozenset(("dataview", "dataviewjs", "tasks"))  # code that plug-ins of Obsidian run
 _OF_CONTENTS = ("bullet_list_open", "ordered_list_open", "paragraph_open")
 _OUTLINE = re.compile(r"[-*] \S")
 _WIKI_LINK_HERE = re.compile(rf"!?{WIKI_LINK.pattern}(?!\()")
@@ -100,7 +101,7 @@ def read_markdown(text: str) -> tuple[Block, ...]:
     text is lost.
     """
     if item := parse_item(text):
-        return _read_joplin(item)
+        return make_joplin_blocks(item, read_markdown)
     text, front_matter = remove_front_matter(text)
     env = _Environment()
     if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):
@@ -110,31 +111,17 @@ def read_markdown(text: str) -> tuple[Block, ...]:
     env.skipped.update(skipped)
     if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
-    blocks = _insert_fields(_read_blocks(_LOGSEQ.sub("", text), env), front_matter)
-    properties = (*front_matter.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
+    read, told = read_page_fields(_read_blocks(remove_logseq_markup(text), env))
+    if is_template(front_matter, read):
+        return (make_skipped_block({TEMPLATES: 1}),)
+    blocks = _insert_fields(read, front_matter)
+    tags = (("tag", tag) for tag in dict.fromkeys(env.tags))
+    properties = (*front_matter.properties, *told, *tags)
     if blocks and (front_matter.names or front_matter.links or properties):
         links = (*((0, link) for link in front_matter.links), *blocks[0].links)
         first = replace(blocks[0], links=links, names=front_matter.names, properties=properties)
         blocks = (first, *blocks[1:])
     return (*blocks, make_skipped_block(env.skipped)) if env.skipped.total() else blocks
-
-
-def _read_joplin(item: JoplinItem) -> tuple[Block, ...]:
-    """Read a note in the form in which Joplin stores it. Other items of Joplin have no text."""
-    if item.kind != NOTE:
-        return (make_skipped_block({RECORDS: 1}),)
-    # The address of a note is its id, which is also the name of its file.
-    body = item.body.replace("](:/", "](")
-    blocks = with_title(read_markdown(f"\n{body}"), item.title, 1)
-    facts = (
-        ("author", item.fields.get("author", "")),
-        ("created", item.created),
-        ("modified", item.modified),
-    )
-    if not blocks:
-        return ()
-    properties = (*blocks[0].properties, *(fact for fact in facts if fact[1]))
-    return (replace(blocks[0], properties=properties), *blocks[1:])
 
 
 @dataclass(slots=True)
@@ -207,13 +194,16 @@ def _make_parser() -> MarkdownIt:
 
 
 def _drop_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
-    """Drop lists and paragraphs that consist of two or more links within the page, and count them
-    in `skipped`."""
+    """Drop queries, and lists and paragraphs that consist of two or more links within the page, and
+    count them in `skipped`."""
     remaining: list[Token] = []
     opened = 0  # where the current list or paragraph begins in the remaining tokens
     links = 0
     is_contents = True
     for token in tokens:
+        if token.type == "fence" and token.info.strip() in _QUERIES:
+            skipped["queries"] += 1
+            continue
         if not token.level and token.nesting == 1:
             opened, links, is_contents = len(remaining), 0, token.type in _OF_CONTENTS
         remaining.append(token)

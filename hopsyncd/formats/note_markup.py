@@ -118,6 +118,40 @@ def _begin(found: re.Match[str]) -> str:
     return f"{kind.capitalize()}: " if kind in _ADMONITIONS else ""
 
 
+_LOGSEQ_KEYS = (
+    "id|collapsed|created-at|updated-at|template(?:-including-parent)?|background-color|heading"
+    r"|order-list-type|query-[a-z-]+|card-[a-z-]+|logseq\.[\w.-]+|public|publish"
+)
+_UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
+_LOGSEQ_BLOCK = re.compile(
+    rf"^[ \t]*- (\S.*)\n(?:[ \t]*[a-z-]+::.*\n){{0,5}}?[ \t]*id:: ({_UUID})", re.M
+)
+_LOGSEQ_REFERENCE = re.compile(rf"\(\({_UUID}\)\)")
+_LOGSEQ = re.compile(
+    rf"^[ \t]*(?:{_LOGSEQ_KEYS})::[ \t].*$"
+    r"|^[ \t]*:LOGBOOK:[ \t]*\n(?:.*\n){0,100}?[ \t]*:END:[ \t]*$"
+    rf"|\(\((?P<block>{_UUID})\)\)",
+    re.MULTILINE,
+)
+
+
+def remove_logseq_markup(text: str) -> str:
+    """Remove the ids, settings and clocks of Logseq, keeping line numbers. A reference to a block
+    of the same page becomes the text of the block."""
+    if "::" not in text and "((" not in text and ":LOGBOOK:" not in text:
+        return text
+    blocks = {id_: shown for shown, id_ in _LOGSEQ_BLOCK.findall(text)} if "((" in text else {}
+
+    def replace_markup(found: re.Match[str]) -> str:
+        shown = _LOGSEQ_REFERENCE.sub("", blocks.get(found["block"] or "", "")).strip("# ")
+        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        if shown in before or before.endswith("]("):
+            shown = ""  # no such block, a block that refers to itself, or a link with its own text
+        return shown or "\n" * found[0].count("\n")
+
+    return _LOGSEQ.sub(replace_markup, text)
+
+
 _CODE_OR_COMMENT = re.compile(
     r"^[ \t>]*+(?P<mark>`{3,}+|~{3,}+)[^\n]*+(?:.*?^[ \t>]*+(?P=mark)[`~]*+[ \t]*$|.*\Z)"
     r"|(?<!`)`++[^`\n]*+`++"

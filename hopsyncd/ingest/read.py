@@ -25,16 +25,16 @@ from connectors.protocol import (
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, EncoderUnavailable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
-    DISCARDED,
-    RECORDS,
     Block,
     count_skipped,
+    is_left_out,
     join_lines,
     link_to_name,
     names_of,
     title_from_path,
     with_title,
 )
+from hopsyncd.formats.chats import find_chat_title
 from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.formats.content_type import detect_content_type
 from hopsyncd.formats.readers import Extract, refuse_empty
@@ -50,7 +50,7 @@ from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/68"  # Raise this number if documents would be read or split differently.
+CHUNKER = "chunk/69"  # Raise this number if documents would be read or split differently.
 # Items that a reader could not read are tried again by another reader.
 READER = f"hopsyncd {__version__}, {CHUNKER}"
 _MAX_ORIGIN_CHARACTERS = 1000
@@ -142,7 +142,7 @@ def read_step(
     document = Document(
         source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
     )
-    if not passages and _lacks_text(blocks, fetched.data):
+    if not passages and not is_left_out(blocks) and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_choose_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
 
@@ -150,6 +150,8 @@ def read_step(
 def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
     if not fetched.title and fetched.media_type == "text/markdown":
         return title_from_path(path, blocks)  # the title of a note is its file name
+    if not fetched.title and fetched.media_type in ("text/plain", "application/json"):
+        return find_chat_title(path, blocks)
     return fetched.title or ""
 
 
@@ -160,12 +162,6 @@ def _choose_no_text_hint(blocks: Sequence[Block]) -> str:
     )
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}If the file is not a document, add it to `ignore`"
-
-
-def _lacks_text(blocks: Sequence[Block], data: bytes) -> bool:
-    """Whether a document without passages should have text, because it has content that was not
-    left out as a whole."""
-    return {DISCARDED, RECORDS}.isdisjoint(count_skipped(blocks)) and _has_content(data)
 
 
 def _has_content(data: bytes) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from hopsyncd.formats.blocks import Block, count_skipped
+from hopsyncd.formats.chats import find_chat_title
 from hopsyncd.formats.readers import extract
 
 
@@ -105,3 +106,16 @@ def test_clippings_are_grouped_by_book_and_said_once() -> None:
     ]
     assert blocks[0].properties == (("author", "Ruth Amsel"), ("author", "Okonkwo, Ben"))
     assert count_skipped(blocks) == {"bookmarks": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("chats/WhatsApp Chat with Boat Club.txt", "WhatsApp Chat with Boat Club"),
+        ("chats/Boat Club/_chat.txt", "Boat Club"),
+        ("export/kitchen/2026-02-03.json", "kitchen"),
+    ],
+)
+def test_a_chat_without_a_title_is_named_by_its_file_or_folder(path: str, title: str) -> None:
+    assert find_chat_title(path, read(ANDROID)) == title
+    assert find_chat_title(path, read("2026-05-13\n\nText.\n")) == ""

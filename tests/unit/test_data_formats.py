@@ -141,3 +141,11 @@ def test_notes_of_several_cells_above_the_names_of_columns_hide_no_names() -> No
 def test_a_first_row_of_names_above_texts_and_numbers_is_no_note() -> None:
     text = "Name,Mon,Tue\nAnn,ill,away\nBen,1,2\nEve,3,4\n"
     assert texts(text, "text/csv")[0] == "Name: Ann | Mon: ill | Tue: away"
+
+
+def test_descriptions_of_google_calendar_are_read_without_tags() -> None:
+    text = (
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Eye test\n"
+        "DESCRIPTION:Bring <b>glasses</b><br>and a card &amp\\; pen\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    assert texts(text, "text/calendar") == ["Eye test", "Bring glasses\nand a card & pen"]

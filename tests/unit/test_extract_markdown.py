@@ -488,3 +488,74 @@ def test_the_time_for_many_definitions_is_linear(monkeypatch: pytest.MonkeyPatch
     # Eight times the work; quadratic time would take 64 times as long.
     slow_s = min(time_s(160_000) for _ in range(3))
     assert slow_s < 40 * min(time_s(20_000) for _ in range(3))
+
+
+def test_the_properties_of_a_page_from_notion_are_fields() -> None:
+    text = (
+        "# Crane\n\nStatus: Done\nTags: harbour, steel\nCreated time: November 3, 2025 10:12 AM\n"
+        "Created by: Ann Lee\nOwner: [Bo](Bo%20152b.md)\n\nIt lifts: 38 tonnes.\n"
+    )
+    found = blocks(text)
+    assert [(block.kind, block.text, block.first_line) for block in found[1:]] == [
+        ("list_item", "Status: Done", 3),
+        ("list_item", "Tags: harbour, steel", 4),
+        ("list_item", "Created time: November 3, 2025 10:12 AM", 5),
+        ("list_item", "Created by: Ann Lee", 6),
+        ("list_item", "Owner: Bo", 7),
+        ("paragraph", "It lifts: 38 tonnes.", 9),
+    ]
+    assert found[0].properties == (
+        ("status", "Done"),
+        ("tag", "harbour"),
+        ("tag", "steel"),
+        ("created", "2025-11-03"),
+        ("author", "Ann Lee"),
+        ("owner", "Bo"),
+    )
+    assert found[5].links[0][0] == len("Owner: ")
+
+
+@pytest.mark.parametrize("text", ["# Tides\n\nNote: the tide\nis high.\n", "# A\n\nOnly: one\n"])
+def test_a_paragraph_that_begins_with_a_label_is_no_list_of_fields(text: str) -> None:
+    assert [block.kind for block in blocks(text)] == ["heading", "paragraph"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\ndate: {{date:YYYY-MM-DD}}\n---\n## Agenda\n",
+        "# {{title}}\n\n## Decisions\n",
+        "---\ncreated: <% tp.file.creation_date() %>\n---\n\nText.\n",
+    ],
+)
+def test_templates_of_notes_are_left_out(text: str) -> None:
+    assert count_skipped(blocks(text)) == {"templates": 1}
+    assert not any(block.text for block in blocks(text))
+
+
+def test_a_note_about_templates_and_pages_of_generators_are_read() -> None:
+    for text in (
+        "# Templates\n\nWrite `{{title}}` or <% tp.date %>.\n",
+        "# {{ page.title }}\n\nA.\n",
+    ):
+        assert "templates" not in count_skipped(blocks(text))
+        assert any(block.text for block in blocks(text))
+
+
+def test_queries_of_obsidian_are_no_text() -> None:
+    found = blocks("Due:\n\n```dataview\nTABLE due FROM #x\n```\n\n```sql\nSELECT 1\n```\n")
+    assert [block.text for block in found if block.text] == ["Due:", "SELECT 1"]
+    assert count_skipped(found) == {"queries": 1}
+
+
+def test_clocks_of_logseq_are_no_text_and_references_show_their_block() -> None:
+    block = "64a1f3c2-7b1e-4f0a-9a51-0c2d3e4f5a6b"
+    text = (
+        f"- The queen is blue\n  collapsed:: true\n  id:: {block}\n- TODO Treat\n  :LOGBOOK:\n"
+        f"  CLOCK: [2026-07-01 Wed 10:00:00]\n  :END:\n- See (({block}))\n- See (({block[::-1]}))\n"
+        f"- See [her]((({block}))) or (({block[:-1]}0)) too\n"
+    )
+    found = [(item.text, item.first_line) for item in blocks(text)]
+    assert found[0] == ("The queen is blue", 1) and found[1][0].strip() == "TODO Treat"
+    assert found[2] == ("See The queen is blue", 8)
+    assert found[-1][0] == "See her or  too"
