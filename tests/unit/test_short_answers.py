@@ -161,6 +161,14 @@ def test_a_number_of_days_is_offered_only_where_days_are_counted() -> None:
     assert offered("How many days do they stay?", text) == ["90 days", "12"]
 
 
+def test_a_path_is_no_name_of_an_option_and_a_name_with_a_slash_may_be_one() -> None:
+    text = "Run `beat -s`, ~/plans, /var/run/schedule, conf/a.toml, :block/title or --pool"
+    names = ["beat -s", ":block/title", "--pool"]
+    assert offered("Which option sets it?", text) == names
+    paths = ["/plans", "/var/run/schedule", "conf/a.toml"]
+    assert sorted(offered("Which file sets it?", text)) == sorted(names + paths)
+
+
 def test_bare_small_numbers_and_years_are_offered_only_where_they_are_counted() -> None:
     text = "In 1994 there were two ways and 35 stores"
     assert offered("How many stores were there?", text) == ["35 stores"]
@@ -344,6 +352,8 @@ def test_an_empty_result_is_not_found() -> None:
     [
         ("How long is the notice of the team that decides about leave?", True),
         ("When does the vote of that other group end?", True),
+        ("The first firm to get the certificate: when did it open its centre?", True),
+        ("After what time is it proper to send the first reminder?", False),
         ("When does the vote of the board end?", False),
         ("How long can I still correct a message?", False),
     ],

@@ -247,7 +247,8 @@ Kind = Literal[
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|must|may|should)"
 _PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
 _AMOUNTS = "limit|number|percent(?:age)?|share|amount|size|port|level|maximum|minimum|population"
-_CODES = "command|option|flag|property|key|setting|variable|function|macro|file|path|expression"
+_PARTS = "option|flag|property|key|setting|variable|function|macro"
+_CODES = rf"command|{_PARTS}|file|path|expression"
 _QUESTION_PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
         "duration",
@@ -283,6 +284,7 @@ _COMPILED = tuple(
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St|Jr|Sr|vs)\.)(?<!\bMrs\.)\s+(?=[A-Z])"
 )
+_PART = re.compile(rf"\b(?:what|which) (?:\w+ ){{0,2}}(?:{_PARTS})\b", re.IGNORECASE)
 _TWO_THINGS = re.compile(
     r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b"
     r"|\bto how (?:many|much)\b|\b(?:in turn|respectively)\b",
@@ -323,12 +325,14 @@ class QuestionNeeds:
     """The kind of value that answers a question, such as a number or a date.
 
     counted: the terms of the counted noun, such as `hour` for `How many hours`. unit: "money" or
-    "share" if the number must be an amount of money or a percentage.
+    "share" if the number must be an amount of money or a percentage. names_part: whether the code
+    must be the name of an option, a setting or the like, and so no path of a file.
     """
 
     kind: Kind
     counted: frozenset[str] = frozenset()
     unit: Literal["money", "share"] | None = None
+    names_part: bool = False
 
 
 def find_needs(question: str) -> QuestionNeeds | None:
@@ -343,7 +347,7 @@ def find_needs(question: str) -> QuestionNeeds | None:
     name the kind of value instead (`timeout`).
 
     >>> find_needs("Ada left. Where does she live?")
-    QuestionNeeds(kind='name', counted=frozenset(), unit=None)
+    QuestionNeeds(kind='name', counted=frozenset(), unit=None, names_part=False)
     >>> find_needs("How many hours can be saved?").counted
     frozenset({'hour'})
     """
@@ -360,6 +364,8 @@ def find_needs(question: str) -> QuestionNeeds | None:
         kind = None if question.rstrip().endswith("?") else next(asked, None)
         return QuestionNeeds(kind) if kind else None
     kind = min(kinds, key=lambda match: match[:2])[2]
+    if kind == "code":
+        return QuestionNeeds(kind, names_part=_PART.search(words) is not None)
     if kind != "number":
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None

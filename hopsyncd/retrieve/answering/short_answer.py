@@ -221,6 +221,7 @@ _SENTENCES = 40  # the sentences most like the question, which are searched for 
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
+_PATH = re.compile(r"^[~.]{0,2}/|/.*\.\w+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +277,8 @@ def find_candidates(
             is_named = f" {normalise(value.text)} " in named
             counted = not asked.counted.isdisjoint(list_index_terms(value.text + value.after))
             if kind == "number" and not _is_wanted(value, asked, counted):
+                continue
+            if asked.names_part and _PATH.search(value.text):
                 continue
             if is_named or words.issuperset(list_index_terms(value.text)):
                 continue

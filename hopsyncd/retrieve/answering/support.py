@@ -60,10 +60,10 @@ _SMALL_COLLECTION_BONUS = 0.05  # This times log(_MANY / passages) is added to t
 _SHORT, _LONG = 8, 14  # the most terms of a short question, and the fewest of a long question
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
-# "The team that decides", "the vote of another group", "a word whose letters".
+# "The team that decides", "the vote of another group", "a word whose letters", "the first firm to".
 _DESCRIBED = re.compile(
     r"\b(?:the|those|that|this)\s+(?:[\w'-]+\s+){1,3}(?:that|who|whom|which|where)\b"
-    r"|\b(?:another|other)\s+\w+|\bwhose\b"
+    r"|\b(?:another|other)\s+\w+|\bwhose\b|\bthe (?:first|second|last|only) (?:\w+ ){1,2}to [a-z]"
     r"|\w,? (?:in|of|by|for|at|from|on) (?:which|whom) (?:(?:the|his|her|its|their) )?(?-i:[A-Z])",
     re.IGNORECASE,
 )
