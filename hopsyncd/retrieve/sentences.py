@@ -27,8 +27,9 @@ class Sentence:
 
     rank: the passage's rank, counted from 0. cosine: the cosine of the sentence with the question.
     terms: the question's terms that the sentence, its heading or the path of its document contains.
-    names: the names in the sentence and in the headings above it, as keywords. clause_cosines: the
-    cosines of the sentence with each clause of a question that asks several things, else ().
+    names: the names in the sentence and in the headings above it, as keywords. headings: the
+    headings above it, as keywords. clause_cosines: the cosines of the sentence with each clause of
+    a question that asks several things, else ().
     """
 
     passage: PassageId
@@ -38,6 +39,7 @@ class Sentence:
     terms: frozenset[str]
     names: frozenset[str]
     clause_cosines: tuple[float, ...] = ()
+    headings: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def list_sentences(
         for text, (cosine, *by_clause) in zip(sentence_texts, cosines.tolist(), strict=True):
             has = above.union(terms_by_text[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
-            sentences.append(Sentence(id_, rank, text, cosine, has, names, (*by_clause,)))
+            sentences.append(Sentence(id_, rank, text, cosine, has, names, (*by_clause,), headings))
     return sentences
 
 

@@ -194,6 +194,23 @@ def test_the_sentence_most_like_the_question_is_added_although_it_has_no_new_wor
     assert choose_sentences([first, other, long], weights) == [first]
 
 
+def test_a_passage_about_a_name_that_a_chosen_sentence_mentions_is_preferred() -> None:
+    film = sentence("Bronze is a film by Mira", 0, 0.5, "door", "direct")
+    film = replace(film, headings=frozenset({"bronze"}))
+    other = sentence("Ann was born near the door", 1, 0.4, "born")
+    person = sentence("her life began in Oslo", 1, 0.35, "born")
+
+    def is_preferred(heading: str, *terms: str) -> bool:
+        weights = dict.fromkeys(("door", "direct", "born", *terms), 1.0)
+        about = replace(person, headings=frozenset({heading}))
+        return choose_sentences([film, other, about], weights)[1] == about
+
+    assert is_preferred("mira")
+    assert not is_preferred("mira", "mira")  # the question has this name
+    assert not is_preferred("bronze")  # the heading of the first sentence
+    assert not is_preferred("ann")
+
+
 def test_a_sentence_about_a_pronoun_follows_the_sentence_that_names_it() -> None:
     weights = {"mira": 2.0, "deputy": 1.0}
     named = sentence("Mira leads the big harbour office.", 0, 0.5, "mira")

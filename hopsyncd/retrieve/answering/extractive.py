@@ -3,13 +3,15 @@
 The sentences are chosen one by one. Each time, the sentence with the highest score is chosen:
 
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
-        + HAS_VALUE * has_value + FOLLOWS * follows
+        + ABOUT * about + HAS_VALUE * has_value + FOLLOWS * follows
 
 `rank` is the rank of the sentence's passage, counted from 0. The other terms are these:
 
 - `new`: the idf-weighted share of the question's words that the sentence or its heading contains
   and the chosen sentences do not.
 - `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
+- `about`: 1 if a heading above the sentence is a name that a chosen sentence mentions and the
+  question does not, such as the director of a film in the question.
 - `has_value`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
 - `follows`: 1 if the sentence begins with a pronoun, and the sentence before it is chosen.
 
@@ -49,6 +51,7 @@ _COSINE = 0.5
 _NEW = 2.0
 _RANK = 0.3
 _JOINED = 0.3
+_ABOUT = 0.2
 _HAS_VALUE = 0.7
 _FOLLOWS = 0.15
 _SENTENCES = 3
@@ -134,6 +137,7 @@ class _Choice:
         self._total = max(sum(weights.values()), 1e-9)
         self._with_value = with_value
         self._covered = frozenset[str]()
+        self._mentioned = frozenset[str]()
         self._names = _unite_names(sentences)
         self._before = _find_antecedents(sentences)
 
@@ -141,6 +145,12 @@ class _Choice:
         self.chosen.append(sentence)
         self.left = [other for other in self.left if other.text != sentence.text]
         self._covered |= sentence.terms
+        in_question = self._weights.keys() | list_function_terms()
+        self._mentioned |= {
+            name
+            for name in sentence.names - sentence.headings
+            if not in_question.issuperset(list_index_terms(name))
+        }
 
     def add_while_short(self) -> None:
         """Add further sentences as long as the answer stays short.
@@ -165,6 +175,7 @@ class _Choice:
             + _NEW * self._share_new(sentence)
             - _RANK * math.log1p(sentence.rank)
             + _JOINED * self._is_joined(sentence)
+            + _ABOUT * (not self._mentioned.isdisjoint(sentence.headings))
             + _HAS_VALUE * (sentence in self._with_value)
             + _FOLLOWS * (self._before.get(sentence) in self.chosen)
         )
