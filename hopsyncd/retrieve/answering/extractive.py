@@ -337,7 +337,8 @@ class QuestionNeeds:
 
     counted: the terms of the counted noun, such as `hour` for `How many hours`. unit: "money" or
     "share" if the number must be an amount of money or a percentage. names_part: whether the code
-    must be the name of an option, a setting or the like, and so no path of a file.
+    must be the name of an option, a property, a key, a setting, a variable, a function or a macro,
+    and so no path of a file.
     """
 
     kind: Kind
