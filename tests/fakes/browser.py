@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.e2e.daemon import Place
+from tests.fakes.forked import ForkedProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 PATIENCE_S = 60.0  # a busy machine is no fault of the page's
@@ -45,15 +46,21 @@ def chromium(*more: str) -> Iterator[Browser]:
 @contextmanager
 def shown(place: Place, *flags: str) -> Iterator[str]:
     """The one-time address that `hopsyncd web` prints; it runs until the end."""
-    program = [sys.executable, "-m", "hopsyncd", "web", "--no-browser", *flags]
-    environment = {**os.environ, "HOPSYNCD_HOME": str(place.home)}
-    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
+    environment = {**os.environ, "HOPSYNCD_HOME": str(place.home), "PYTHONUNBUFFERED": "1"}
+    with TemporaryDirectory() as folder:
+        printed, errors = Path(folder, "printed"), Path(folder, "errors")
+        program = ["hopsyncd", "web", "--no-browser", *flags]
+        running = ForkedProcess(program, Path.cwd(), environment, printed, errors)
         try:
-            yield running.stdout.readline().strip()
+            place.until(lambda: running.poll() is not None or _has_line(printed))
+            yield printed.read_text().partition("\n")[0].strip()
         finally:
             running.terminate()
-            assert running.wait(60) == 0
+            assert running.wait(60) == 0, errors.read_text()
+
+
+def _has_line(file: Path) -> bool:
+    return file.exists() and "\n" in file.read_text()
 
 
 @contextmanager

@@ -23,7 +23,8 @@ _SET_BY_IMPORTS = ("OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
 class ForkedProcess:
-    """The part of subprocess.Popen that tests use. What it prints is appended to files."""
+    """The part of subprocess.Popen that tests use. What it prints is appended to files, which may
+    be a terminal."""
 
     def __init__(
         self,
@@ -32,9 +33,10 @@ class ForkedProcess:
         environment: Mapping[str, str],
         stdout: Path,
         stderr: Path,
+        stdin: Path = Path(os.devnull),
     ) -> None:
         self._process = FORKS.Process(
-            target=_run, args=(arguments, cwd, {**environment}, stdout, stderr)
+            target=_run, args=(arguments, cwd, {**environment}, stdin, stdout, stderr)
         )
         self._process.start()
         assert self._process.pid is not None
@@ -79,8 +81,16 @@ def run_forked(
 
 
 def _run(
-    arguments: Sequence[str], cwd: Path, environment: dict[str, str], stdout: Path, stderr: Path
+    arguments: Sequence[str],
+    cwd: Path,
+    environment: dict[str, str],
+    stdin: Path,
+    stdout: Path,
+    stderr: Path,
 ) -> None:
+    sys.stdin.close()
+    os.dup2(os.open(stdin, os.O_RDONLY), 0)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
     for number, path in ((1, stdout), (2, stderr)):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(opened, number)

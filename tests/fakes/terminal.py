@@ -2,11 +2,12 @@
 
 import os
 import pty
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
+from threading import Thread
+
+from tests.fakes.forked import ForkedProcess
 
 _DEADLINE_S = 60.0
 
@@ -23,14 +24,12 @@ def at_terminal(
     environment = {**os.environ, "HOPSYNCD_HOME": str(home), "TERM": "xterm-256color"}
     for name in ("COLUMNS", "LINES"):  # they would speak louder than the terminal
         environment.pop(name, None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hopsyncd", *arguments],
-        env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+    terminal = Path(os.ttyname(theirs))
+    process = ForkedProcess(
+        ["hopsyncd", *arguments], Path.cwd(), environment, terminal, terminal, terminal
     )
-    os.close(theirs)
+    ending = Thread(target=_close_after, args=(process, theirs))
+    ending.start()
     seen, began_s = b"", time.monotonic()
     try:
         while part := _read(ours):
@@ -39,11 +38,20 @@ def at_terminal(
             if key and once_seen in seen:
                 os.write(ours, key)
                 key = b""
-        return process.wait(_DEADLINE_S), seen.decode(errors="replace")
+        ending.join(_DEADLINE_S)  # two threads that wait would each get a different status
+        status = process.poll()
+        assert status is not None, seen
+        return status, seen.decode(errors="replace")
     finally:
         process.kill()
-        process.wait()
+        ending.join()
         os.close(ours)
+
+
+def _close_after(process: ForkedProcess, terminal: int) -> None:
+    """Close our copy of the other end after the process. Before, the process opens it by name."""
+    process.wait()
+    os.close(terminal)
 
 
 def _read(terminal: int) -> bytes:
