@@ -86,9 +86,6 @@ _NO_NAME = re.compile(
     r"|\d*(?:[kmgt]i?b|[kmg]hz)",
     re.IGNORECASE,
 )
-_WORD = re.compile(
-    rf"{MONTH_PATTERN}|(?:1[5-9]|20)\d\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE
-)
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
