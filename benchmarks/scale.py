@@ -18,7 +18,8 @@ questions at a version before the edits. member: a member of the group, from who
 hidden; measured only by root, because another user asks. memory: the private memory of the daemon
 and of each query worker, a few seconds after their last work; mapped files are counted once.
 import, last / first: the cost of a passage in the last tenth divided by the cost in the first
-tenth; the passages of a version share its cost equally.
+tenth; the passages of a version share its cost equally. read again: the edits at the end, after
+a start with other rules for passages, until all documents are read again.
 """
 
 import itertools
@@ -118,6 +119,7 @@ class Size:
     memory: Mapping[str, Any]
     disk: Mapping[str, float]
     import_cpu_s: float | None = None
+    edits_while_read_again_s: Sequence[float] = ()
 
     @property
     def all_edits_s(self) -> list[float]:
@@ -213,6 +215,12 @@ _ROWS: dict[str, Callable[[Size], float | None]] = {
     "edit to answer, slowest, s": lambda size: max(size.all_edits_s),
     "slowest edit after the import, s": lambda size: max(size.edits_after_import_s),
     "slowest edit after a start, s": lambda size: max(size.edits_after_start_s),
+    "edit while all is read again, p50, s": lambda size: (
+        p50(size.edits_while_read_again_s) if size.edits_while_read_again_s else None
+    ),
+    "slowest edit while all is read again, s": lambda size: max(
+        size.edits_while_read_again_s, default=None
+    ),
     "question, p50, ms": lambda size: size.query_p50_ms,
     "question, p95, ms": lambda size: size.query_p95_ms,
     "first question after a commit, ms": lambda size: size.first_query_ms,
@@ -280,11 +288,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
     written = written_to(place.notes)
-    place.configure(
-        _ACCESS
-        + source("open", place.notes / "open")
-        + source("closed", place.notes / "closed", _HIDDEN)
-    )
+    _configure(place)
     imported = _import(place)
     few = max(1, edits // 10)
     member_s = _member_s(place, written.ask(1)[0])
@@ -302,6 +306,8 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
     past_first_ms, past_ms = _past(place, written.ask(_WARM_UP), imported.versions)
     memory = _measure_memory(place)
     place.stop()
+    bytes_on_disk = disk.measure(place.home / "data", imported.passages)
+    read_again_s = _edits_while_read_again(place, written, range(edits, 2 * edits))
     size = Size(
         passages=imported.passages,
         import_s=imported.seconds,
@@ -324,11 +330,21 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
         masked_p50_ms=p50(masked_ms) if masked_ms else None,
         memory_after_import=memory_after_import,
         memory=memory,
-        disk=disk.measure(place.home / "data", imported.passages),
+        disk=bytes_on_disk,
         import_cpu_s=imported.cpu_s if imported.parts == 1 else None,
+        edits_while_read_again_s=read_again_s,
     )
     print(json.dumps(asdict(size)), file=sys.stderr)
     return size
+
+
+def _configure(place: Place, more: str = "") -> None:
+    place.configure(
+        more
+        + _ACCESS
+        + source("open", place.notes / "open")
+        + source("closed", place.notes / "closed", _HIDDEN)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +432,23 @@ def _edits(place: Place, written: Collection, numbers: range) -> list[float]:
     files = written.files
     with readers(place, written.ask(_QUESTIONS)):
         return [answered_s(place, files[7 * at % len(files)], at, _POLL_S) for at in numbers]
+
+
+def _edits_while_read_again(place: Place, written: Collection, numbers: range) -> list[float]:
+    """The seconds of each edit, while readers ask, until all documents are read again by rules that
+    make the same passages."""
+    _configure(place, "[index]\npassage_tokens = 401\n")
+    place.start()
+    took_s = list[float]()
+    with readers(place, written.ask(_QUESTIONS)):
+        for at in numbers:
+            took_s.append(
+                answered_s(place, written.files[7 * at % len(written.files)], at, _POLL_S)
+            )
+            if not place.status()["syncing"]:
+                break
+    place.stop()
+    return took_s
 
 
 def _member_s(place: Place, question: str) -> float | None:
