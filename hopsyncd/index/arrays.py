@@ -16,6 +16,7 @@ Column = NDArray[Any]
 # below _SPARSEST times the count of these numbers.
 _MANY, _SPARSEST = 4096, 16
 
+NO_ROWS: Integers = np.empty(0, dtype=np.int64)
 LEAST_SORTABLE = np.int32(-(2**31))
 """A value that is lower than every result of `to_sortable`."""
 

@@ -11,6 +11,10 @@ incoming questions of other passages that share a keyword with the question
 Example: passage A asks a1, and B answers b1. Both questions are about Rome, so a1 is matched with
 b1. Then passage C is added, which answers c1 about Rome. The match of a1 stays b1 unless c1 is more
 similar. When C is removed, only the questions matched with c1 get a new match.
+
+If passages are added in several parts, only the questions of each part are matched at once
+(`match_part`). The questions of other passages are compared with all parts together at the
+end (`update_matches`), because most of the time for these comparisons is spent on reading vectors.
 """
 
 import math
@@ -22,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import (
+    NO_ROWS,
     AnyIntegers,
     Flags,
     Floats,
@@ -54,6 +59,7 @@ from store.records import EdgeThreshold, Match, QuestionId
 
 _FEW_MATCHES = 10_000
 _NEAR = 0.002  # an edit moves the edge threshold by much less than this similarity
+_MOST_DEFERRED = 2048  # passages that wait for the comparison of earlier questions with them
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
@@ -159,13 +165,16 @@ def find_changed_matches(
     changed_rows: Integers,
     held: MatchLookup,
     whole: WholeGraph | None = None,
+    matched: Integers = NO_ROWS,
 ) -> tuple[Integers, MatchColumns]:
     """Return the outgoing questions whose match may change when passages enter or leave a graph,
     and the new matches of these questions.
 
     Both results are ordered by question. `before` and `after` have a flag for each passage row:
     whether it is in the graph. `changed_rows` are the rows that differ. `held` finds the matches
-    before the change. If a `whole` graph is given, fewer questions are compared.
+    before the change. If a `whole` graph is given, fewer questions are compared. `matched` are
+    questions of passages that enter, if they need only be compared with the new candidates. They
+    must be ascending.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -176,7 +185,9 @@ def find_changed_matches(
     orphaned = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
     orphaned = orphaned.take(find_sorted(gone_questions, orphaned.target_question)[1])
     entered = changed_rows[take_flags(after, changed_rows)]
-    questions = unite(orphaned.source_question, list_outgoing(index, entered))
+    unmatched = list_outgoing(index, entered)
+    unmatched = unmatched[~find_sorted(matched, unmatched)[1]]
+    questions = unite(orphaned.source_question, unmatched)
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
     best = find_best_matches(index, questions, after, whole)
     groups = sort_distinct(added.groups)
@@ -256,16 +267,70 @@ def count_matches(index: LiveIndex, passages: Flags) -> int:
     return len(sort_distinct(asking.questions[has_other]))
 
 
-def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
-    """Update the matches at the head after the passages in `ended_rows` were ended and the passages
-    in `new_rows` were added."""
+def match_part(index: LiveIndex, new_rows: Integers, deferred_rows: Integers) -> Integers:
+    """Match the outgoing questions of the passages in `new_rows`, which were just added.
+
+    The questions of earlier passages are not compared with the new passages before many passages
+    wait for this. Returns the rows that wait, for the next call or for `update_matches`.
+    `deferred_rows` are the rows that the last call returned.
+    """
+    if len(deferred_rows) >= _MOST_DEFERRED:
+        update_matches(index, NO_ROWS, new_rows, deferred_rows)
+        return NO_ROWS
+    questions = list_outgoing(index, new_rows)
+    with yielding_to_queries(PAUSE_FACTOR):
+        best = find_best_matches(index, questions, index.is_vertex)
+    replace_matches(index, questions, best)
+    return np.concatenate([deferred_rows, new_rows])
+
+
+def update_matches(
+    index: LiveIndex,
+    ended_rows: Integers,
+    new_rows: Integers,
+    deferred_rows: Integers = NO_ROWS,
+) -> None:
+    """Update the matches at the head after the passages in `ended_rows` were ended, and the
+    passages in `new_rows` and `deferred_rows` were added.
+
+    `deferred_rows` are the rows that `match_part` returned.
+    """
     after = index.is_vertex
     before = after.copy()
-    before[ended_rows], before[new_rows] = True, False
-    changed = unite(ended_rows, new_rows)
+    before[ended_rows], before[new_rows], before[deferred_rows] = True, False, False
+    changed = unite(ended_rows, new_rows, deferred_rows)
     with yielding_to_queries(PAUSE_FACTOR):
-        questions, best = find_changed_matches(index, before, after, changed, _HeadMatches(index))
+        matched = np.sort(list_outgoing(index, deferred_rows))
+        matched = _select_valid(index, matched, ended_rows, after)
+        held = _HeadMatches(index)
+        questions, best = find_changed_matches(index, before, after, changed, held, matched=matched)
     replace_matches(index, unite(questions, list_outgoing(index, ended_rows)), best)
+
+
+def _select_valid(
+    index: LiveIndex, questions: Integers, ended_rows: Integers, after: Flags
+) -> Integers:
+    """Select the outgoing questions that need only be compared with the candidates that passages
+    added. Their match must still be a candidate, and they must share no keyword with an ended
+    passage, because other candidates could have taken the place of its questions.
+
+    `questions` were matched before other passages were added, and before those in `ended_rows` were
+    ended.
+    """
+    if not len(questions):
+        return questions
+    names, asking = group_by_keyword(index, index.outgoing, questions)
+    (candidates,) = find_candidates(index, names, [after])
+    matches = _HeadMatches(index).of_questions(questions)
+    width = len(index.incoming)
+    positions, has_match = find_sorted(matches.source_question, asking.questions)
+    pairs = asking.groups[has_match] * width + matches.target_question[positions[has_match]]
+    is_candidate = np.isin(pairs, candidates.groups * width + candidates.questions)
+    kept = sort_distinct(asking.questions[has_match][is_candidate])
+    is_valid = ~find_sorted(matches.source_question, questions)[1] | find_sorted(kept, questions)[1]
+    ended_names, _ = group_by_keyword(index, index.incoming, list_incoming(index, ended_rows))
+    touched = asking.questions[find_sorted(ended_names, names)[1][asking.groups]]
+    return questions[is_valid & ~find_sorted(sort_distinct(touched), questions)[1]]
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hopsyncd.index.arrays import Integers
+from hopsyncd.index.arrays import NO_ROWS, Integers
 from hopsyncd.index.edge_selection import (
     compute_edge_budget,
     find_best_matches,
@@ -23,6 +23,7 @@ from hopsyncd.index.edge_selection import (
     list_outgoing,
     list_pending_matches,
     make_match_records,
+    match_part,
     replace_matches,
     update_matches,
 )
@@ -214,29 +215,29 @@ class VersionWriter:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None, batch
         with self._advancing() as index:
-            batch = self._match_all_but_last_part(index, batch, is_awaited)
+            batch, deferred = self._match_all_but_last_part(index, batch, is_awaited)
             changed = find_intervals(self._connection, batch)
-            return self._commit(batch, changed, self.rules, cost), batch
+            return self._commit(batch, changed, self.rules, cost, deferred=deferred), batch
 
     def _match_all_but_last_part(
         self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]
-    ) -> Batch:
+    ) -> tuple[Batch, Integers]:
         """Insert and match all but the last part of the batch, which `_commit` matches. If
         `is_awaited` returns True, stop and return a batch with only the documents matched so far.
-        """
-        done = 0
+        Also returns the rows that `match_part` deferred, for `_commit`."""
+        done, deferred = 0, NO_ROWS
         while (end := batch.end_of_part(done, self._part_size.most)) < len(batch.read):
             began_s = time.perf_counter()
             passages = {
                 passage.id for document in batch.read[done:end] for passage in document.passages
             }
             begun = self._find_sets(passages - passages_in_force(self._connection, passages))
-            update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
+            deferred = match_part(index, self._begin_in_index(index, begun), deferred)
             self._part_size.adjust(time.perf_counter() - began_s)
             done = end
             if is_awaited():
-                return batch.first(done)
-        return batch
+                return batch.first(done), deferred
+        return batch, deferred
 
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
@@ -369,7 +370,7 @@ class VersionWriter:
         self._preparer.prepare({"": [*texts.values()]}, Cost(), yield_to_edits=yield_to_edits)
         with self._advancing() as index:
             begun = self._find_sets(texts)
-            update_matches(index, np.empty(0, dtype=np.int64), self._begin_in_index(index, begun))
+            update_matches(index, NO_ROWS, self._begin_in_index(index, begun))
 
     def commit_separate_index(self, newest: Version) -> Version:
         """Commit a version with the passages of `newest` and the current settings, from the
@@ -429,7 +430,7 @@ class VersionWriter:
         """Add and begin the passages that are not vertices of the index. Returns their rows."""
         absent = np.flatnonzero(index.find_vertices(to_int64([key for key, _ in begun])) < 0)
         sets = [begun[position][1] for position in absent.tolist()]
-        added = [np.empty(0, dtype=np.int64)]
+        added = [NO_ROWS]
         for start in range(0, len(sets), _AT_ONCE):
             part = [*sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
             added.append(add_passages(index, make_new_passages(self._connection, part)))
@@ -443,14 +444,15 @@ class VersionWriter:
         rules: str,
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
+        deferred: Integers = NO_ROWS,
     ) -> Version:
         """Commit the batch as a version. Also ends the matches of the questions in `foreign`, which
-        are not in the index."""
+        are not in the index. `deferred` are rows as in `update_matches`."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             rows = index.find_vertices(to_int64(changed.ended))
             index.end_passages(gone := rows[rows >= 0])
-            update_matches(index, gone, self._begin_in_index(index, begun))
+            update_matches(index, gone, self._begin_in_index(index, begun), deferred)
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index import comparison
+from hopsyncd.index import comparison, edge_selection
+from hopsyncd.index.arrays import NO_ROWS
 from hopsyncd.index.comparison import HALF_COSINE, MAX_CANDIDATES, MatchColumns
 from hopsyncd.index.edge_selection import (
     compute_jaccard,
     compute_similarity,
     list_pending_matches,
     make_match_records,
+    match_part,
     update_matches,
 )
 from hopsyncd.index.live_index import IN_FORCE, LiveIndex
@@ -140,25 +142,36 @@ def test_passages_added_one_by_one_give_the_argmax() -> None:
     assert {match.question: match for match in held} == expected(sets)
 
 
-@given(contents=contents, steps=steps, most=st.sampled_from([1, 2, 3, MAX_CANDIDATES]))
-def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
-    contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[set[int]], most: int
+@given(
+    contents=contents,
+    steps=steps,
+    most=st.sampled_from([1, 2, 3, MAX_CANDIDATES]),
+    most_deferred=st.sampled_from([0, 1, 100]),
+)
+def test_every_change_in_three_parts_gives_the_argmax_of_a_rebuild(
+    contents: list[tuple[list[Triplet], list[Triplet]]],
+    steps: list[set[int]],
+    most: int,
+    most_deferred: int,
 ) -> None:
     sets = [triplets(n, inc, out) for n, (inc, out) in enumerate(contents) if inc or out]
     index, present, held = LiveIndex(3), set[int](), dict[int, Match]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "MAX_CANDIDATES", most)
+        patch.setattr(edge_selection, "_MOST_DEFERRED", most_deferred)
         for version, step in enumerate(steps, 1):
             toggled = {n for n in step if n < len(sets)}
             came = [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)]
-            first, last = (add_passages(index, part) for part in (came[::2], came[1::2]))
-            index.begin_passages(first)
-            update_matches(index, np.empty(0, dtype=np.int64), first)
+            *parts, last = (add_passages(index, came[start::3]) for start in range(3))
+            deferred = NO_ROWS
+            for part in parts:
+                index.begin_passages(part)
+                deferred = match_part(index, part, deferred)
             set_ids = [sets[n].id for n in sorted(toggled & present)]
             gone = index.find_question_sets(np.array(set_ids, dtype=np.int64))
             index.end_passages(gone)
             index.begin_passages(last)
-            update_matches(index, gone, last)
+            update_matches(index, gone, last, deferred)
             delta = list_pending_matches(index)
             index.settle(version)
             present ^= toggled
@@ -168,3 +181,38 @@ def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
                 assert match.question not in held
                 held[match.question] = match
             assert held == expected([sets[n] for n in sorted(present)], most)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_deferred_comparisons_give_the_argmax(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Later parts, and passages that end, change the candidates of questions matched before."""
+    monkeypatch.setattr(comparison, "MAX_CANDIDATES", most)
+    chance, told = np.random.default_rng(most), ["a", "b", "c", "a b"]
+
+    def some() -> list[Triplet]:
+        return [(told[chance.integers(4)], chance.integers(-3, 4, 3).tolist()) for _ in range(2)]
+
+    sets = [triplets(number, some(), some()) for number in range(24)]
+    for ended in [0, 1, 2] * 10:
+        index, order = LiveIndex(3), chance.permutation(24)
+        first, *parts, last = (
+            add_passages(index, [NewPassage(sets[n], 1, {}) for n in numbers])
+            for numbers in np.split(order, [6, 12, 18])
+        )
+        index.begin_passages(first)
+        update_matches(index, NO_ROWS, first)
+        index.settle(1)
+        deferred = NO_ROWS
+        for part in parts:
+            index.begin_passages(part)
+            deferred = match_part(index, part, deferred)
+        gone = first[:ended]
+        index.end_passages(gone)
+        index.begin_passages(last)
+        update_matches(index, gone, last, deferred)
+        index.settle(2)
+        rows = np.flatnonzero(index.matches.died == IN_FORCE)
+        held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
+        assert {match.question: match for match in held} == expected(
+            [sets[n] for n in order[ended:]], most
+        )
