@@ -5,7 +5,6 @@ import platform
 import resource
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -30,7 +29,6 @@ from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.connector_setup import create_tesseract
 from hopsyncd.ingest.folder_observer import list_folders
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
-from hopsyncd.models.encoder import has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder, load_reranker
 from hopsyncd.models.rerank_endpoint import HttpReranker
@@ -39,7 +37,6 @@ from store.exceptions import OlderSchema, StoreError
 from store.open_database import SCHEMA_VERSION, displayed_url, find_loss, library, open_reader
 from store.versions import head
 
-_LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1 << 30, 100 << 20
 _LEAST_YEAR = 2026  # an earlier year means that the clock was never set
@@ -49,11 +46,8 @@ _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
 def python() -> Iterator[Finding]:
-    version = platform.python_version()
-    if sys.version_info < _LEAST_PYTHON:
-        yield Finding("python", "fail", f"Python {version}", "Install hopsyncd with 3.11 or newer")
-    else:
-        yield report_ok("python", f"Python {version} on {platform.system()} {platform.machine()}")
+    version, system = platform.python_version(), platform.system()
+    yield report_ok("python", f"Python {version} on {system} {platform.machine()}")
 
 
 def descriptors() -> Iterator[Finding]:
@@ -277,19 +271,15 @@ def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Finding:
 
 def models(config: Config) -> Iterator[Finding]:
     """Check that the configured models are installed."""
-    named = config.models
     try:
         encoder = load_encoder(config)
-        language = SpacyLanguage(named.language_model)
+        language = SpacyLanguage(config.models.language_model)
         reranker = load_reranker(config)
     except HopsyncdError as error:
         yield Finding("models", "fail", f"{error.what}: {error.why}", error.hint)
         return
     if isinstance(encoder, HttpEncoder):
         yield _encoder_endpoint(encoder, language.name)
-    elif named.encoder == "default" and not has_onnxruntime():
-        why = f"{encoder.name} runs in torch, at a third of the speed: ONNX Runtime is missing"
-        yield Finding("models", "warn", why, "`pip install onnx onnxruntime`")
     else:
         yield report_ok("models", f"{encoder.name} and {language.name}")
     if isinstance(reranker, HttpReranker):

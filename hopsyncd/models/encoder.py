@@ -196,18 +196,9 @@ def _load_minilm(folder: Path) -> Model:
     return MiniLm(folder, load_tokenizer(folder))
 
 
-def has_onnxruntime() -> bool:
-    """Return whether ONNX Runtime and the package that exports models for it are installed."""
-    return all(map(_is_installed, ("onnx", "onnxruntime")))
-
-
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
-
-
 def has_sentence_transformers() -> bool:
     """Return whether the extra that runs other encoders and rerankers is installed."""
-    return all(map(_is_installed, ("torch", "sentence_transformers")))
+    return all(map(find_spec, ("torch", "sentence_transformers")))
 
 
 def require_sentence_transformers(model: str) -> None:

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from dataclasses import astuple
 from importlib import import_module
 from importlib.metadata import EntryPoints
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -57,10 +56,9 @@ class _Pipeline:
         finally:
             gc.freeze()
             gc.enable()
-        if all(map(find_spec, ("onnx", "onnxruntime"))):
-            from hopsyncd.models.matrix_product import use_onnxruntime
+        from hopsyncd.models.matrix_product import use_onnxruntime
 
-            use_onnxruntime(self._nlp)
+        use_onnxruntime(self._nlp)
         if "attribute_ruler" in self._nlp.pipe_names:
             ruler: Any = self._nlp.get_pipe("attribute_ruler")
             rules = _select_relevant_rules(ruler.patterns)

@@ -19,7 +19,6 @@ from hopsyncd.models.encoder import (
     Encoder,
     Reranker,
     SentenceEncoder,
-    has_onnxruntime,
     locate,
 )
 from hopsyncd.models.language import Language, SpacyLanguage
@@ -145,10 +144,8 @@ def load_encoder(config: Config, in_use: str = "") -> Encoder:
     if models.encoder_address:
         return open_http_encoder(config)
     cache = config.daemon.data_dir / CACHE_NAME
-    if models.encoder == "default" and has_onnxruntime():
+    if models.encoder == "default":
         encoder: Encoder = OnnxEncoder(cache)
-    elif models.encoder == "default":
-        encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
     else:
         encoder = _adapt(
             models,

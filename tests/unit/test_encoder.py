@@ -436,23 +436,6 @@ def test_while_its_model_is_made_the_encoder_says_so(tmp_path: Path) -> None:
     assert not encoder.preparing
 
 
-def test_without_onnx_runtime_the_default_encoder_is_that_of_torch_and_doctor_says_so() -> None:
-    script = """
-import sys
-sys.modules["onnxruntime"] = None
-from hopsyncd.config.configuration import Config
-from hopsyncd.doctor.machine import models
-from hopsyncd.models.loading import load_encoder
-(found,) = models(Config())
-print(load_encoder(Config()).name, found.level, found.remedy)
-"""
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    name, state, *remedy = ran.stdout.split()
-    assert name == SentenceEncoder("default", "", 1).name
-    assert state == "warn"
-    assert "onnxruntime" in " ".join(remedy)
-
-
 def test_a_language_process_is_started_ahead_of_the_text_that_needs_it() -> None:
     texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
     with closing(SpacyLanguage("default", idle_s=0.3)) as language:

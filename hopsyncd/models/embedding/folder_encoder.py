@@ -22,7 +22,6 @@ from hopsyncd.models.encoder import (
     Encoder,
     SentenceEncoder,
     check_digest,
-    has_onnxruntime,
     has_sentence_transformers,
     load_error,
     locate,
@@ -75,8 +74,6 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     path, expected = locate(model, sha256)
     folder = Path(path).resolve()
     digest = check_digest(path, expected)
-    if not has_onnxruntime():
-        return SentenceEncoder(model, sha256, threads)
     can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
     export = cache / f"{PREFIX}{_digest_settings(folder, digest)[:16]}-{EXPORT}"
     encoder: Encoder | None = None
