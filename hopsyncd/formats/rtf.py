@@ -97,7 +97,6 @@ class _Reader:
         self._fonts: dict[int, tuple[str, str]] = {}
         self._charset = ""
         self._levels: dict[int, int] = {}
-        self._titles: set[int] = set()
         self._author = ""
         self._margins: list[Block] = []
         self._about: list[Element] = []
