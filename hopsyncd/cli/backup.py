@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _STOP_S = 60.0
 _SHOWN = 3  # how many lost tags and watched questions are named
 _LIKE_A_FILE = re.compile(r"[/.]")
+_from_option = click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The folder of the backups. Default: backup.dir.",
+)
 
 
 class _BackupGroup(click.Group):
@@ -82,12 +88,7 @@ def now(context: click.Context, file: Path | None, as_json: bool) -> None:
 
 
 @backup.command("list")
-@click.option(
-    "--from",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="The folder of the backups. Default: backup.dir.",
-)
+@_from_option
 @json_option
 @click.pass_context
 def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
@@ -154,12 +155,7 @@ def _folder_of(config: Config) -> Path:
 
 @backup.command()
 @click.argument("name")
-@click.option(
-    "--from",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="The folder of the backups. Default: backup.dir.",
-)
+@_from_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 @click.pass_context
