@@ -69,6 +69,8 @@ TEMPLATES = "templates"
 """The kinds under which a reader counts documents that their owner threw away, documents that a
 program writes for itself, and templates of notes."""
 
+_NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?\Z")
+
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300
 
@@ -215,16 +217,23 @@ def title_from_path(path: str, blocks: Iterable[Block]) -> str:
     of the highest level, and therefore no title. Returns "" for other documents.
 
     A heading "Usage" says little without a title above it. A file without headings gets no title,
-    because names such as "notes" or "2024-05-07" say nothing.
+    because names such as "notes" or "2024-05-07" say nothing. But the name of a table from Notion
+    is always its title, without the id after the name.
 
     >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]
     >>> title_from_path("tools/Export.md", chapters)
     'Export'
+    >>> title_from_path("Boats 152bb52ee2b5804da922efa8c3194444_all.csv", [])
+    'Boats'
     """
+    stem = PurePosixPath(path).stem
+    name = _NOTION_ID.sub("", stem)
+    if path.endswith(".csv"):
+        return name if name != stem else ""
     levels = [block.level for block in blocks if block.level and block.text]
     if not levels or levels.count(min(levels)) < 2:
         return ""
-    return PurePosixPath(path).stem
+    return name
 
 
 def _list_words(text: str) -> set[str]:

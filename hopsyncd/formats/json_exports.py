@@ -16,6 +16,7 @@ from typing import Any
 
 from hopsyncd.formats.blocks import (
     DISCARDED,
+    RECORDS,
     Block,
     link_to_address,
     lower_headings,
@@ -412,6 +413,7 @@ def _has(*names: str) -> Callable[[dict[str, _Value]], bool]:
 
 
 _LISTS: tuple[_Export, ...] = (
+    (_has("service_id", "change_type"), lambda *_: (make_skipped_block({RECORDS: 1}),)),
     (_has("type", "ts"), _read_slack),
     (_has("id", "team_id", "profile"), _read_slack_users),
     (_has("id", "name", "creator", "members"), _read_slack_channels),

@@ -50,7 +50,7 @@ from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/69"  # Raise this number if documents would be read or split differently.
+CHUNKER = "chunk/70"  # Raise this number if documents would be read or split differently.
 # Items that a reader could not read are tried again by another reader.
 READER = f"hopsyncd {__version__}, {CHUNKER}"
 _MAX_ORIGIN_CHARACTERS = 1000
@@ -148,7 +148,7 @@ def read_step(
 
 
 def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
-    if not fetched.title and fetched.media_type == "text/markdown":
+    if not fetched.title and fetched.media_type in ("text/markdown", "text/csv"):
         return title_from_path(path, blocks)  # the title of a note is its file name
     if not fetched.title and fetched.media_type in ("text/plain", "application/json"):
         return find_chat_title(path, blocks)

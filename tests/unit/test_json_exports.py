@@ -73,6 +73,11 @@ def test_people_and_channels_of_slack_are_read_without_settings() -> None:
     assert told(read([channel])) == ["#kitchen: Food"]
 
 
+def test_the_log_of_integrations_of_slack_has_no_text() -> None:
+    found = read([{"user_id": "U1", "service_id": 1, "change_type": "added", "scope": "hook"}])
+    assert not told(found) and count_skipped(found) == {"records of a program": 1}
+
+
 def test_a_chat_of_telegram_is_read_with_its_name() -> None:
     chat = {
         "name": "Altos",
