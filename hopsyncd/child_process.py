@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import IO
 
 Process = subprocess.Popen[bytes]
@@ -60,6 +61,7 @@ class StartRefused(Exception):
         self.why = why
 
 
+@dataclass(eq=False, repr=False)
 class Restarts:
     """Delays further starts after failures.
 
@@ -68,20 +70,13 @@ class Restarts:
     the types `failures` count as failures.
     """
 
-    def __init__(
-        self,
-        most: int,
-        failures: tuple[type[Exception], ...],
-        rest: float = math.inf,
-        longest_s: float = math.inf,
-    ) -> None:
-        self._most = most
-        self._failures = failures
-        self._rest = rest
-        self._longest_s = longest_s
-        self._failed = 0
-        self._why = ""
-        self._until_s = 0.0
+    _most: int
+    _failures: tuple[type[Exception], ...]
+    _rest: float = math.inf
+    _longest_s: float = math.inf
+    _failed: int = 0
+    _why: str = ""
+    _until_s: float = 0.0
 
     @property
     def are_given_up(self) -> bool:

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -193,27 +193,22 @@ class Handshakes:
         self._open.pop(ended, None)
 
 
+@dataclass(eq=False, repr=False)
 class TlsStart(asyncio.Protocol):
     """Performs the TLS handshake of a connection.
 
     Afterwards, the connection is passed to a protocol that `make` creates.
     """
 
-    def __init__(
-        self,
-        tls: ServerTls,
-        handshakes: Handshakes,
-        within_s: float,
-        make: Callable[[], asyncio.Protocol],
-    ) -> None:
-        self._tls = tls
-        self._handshakes = handshakes
-        self._within_s = within_s
-        self._make = make
-        self._transport: asyncio.Transport | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._early = bytearray()  # data received with the end of the handshake
-        self._is_lost = False
+    _tls: ServerTls
+    _handshakes: Handshakes
+    _within_s: float
+    _make: Callable[[], asyncio.Protocol]
+    _transport: asyncio.Transport | None = None
+    _task: asyncio.Task[None] | None = None
+    # Data received with the end of the handshake.
+    _early: bytearray = field(default_factory=bytearray)
+    _is_lost: bool = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

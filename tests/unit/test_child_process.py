@@ -84,7 +84,7 @@ def test_a_child_that_does_not_become_ready_is_killed() -> None:
 
 
 def test_after_some_failures_in_a_row_no_start_is_tried_for_a_while() -> None:
-    restarts = Restarts(2, (OSError,), rest=20.0, longest_s=0.2)
+    restarts = Restarts(2, (OSError,), 20.0, 0.2)
 
     def fail() -> None:
         with restarts.attempt():
