@@ -1,5 +1,6 @@
 """Lists a source and plans its sync: which items to add, update or remove, and why."""
 
+from collections import deque
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -271,6 +272,17 @@ class Plan:
         for path in sorted(self.gone, reverse=True):
             paths.setdefault(self.gone[path], []).append(path)
         return paths
+
+
+def put_first(waiting: deque[Step], urgent: set[str]) -> int:
+    """Move the steps of the urgent paths to the front, and clear `urgent`. Returns the number of
+    these steps."""
+    first = [step for step in waiting if step.path in urgent]
+    rest = [step for step in waiting if step.path not in urgent]
+    waiting.clear()
+    waiting.extend([*first, *rest])
+    urgent.clear()
+    return len(first)
 
 
 def source_paused_error(name: str) -> SourceUnavailable:

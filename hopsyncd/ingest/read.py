@@ -397,6 +397,7 @@ class PendingBatch:
     A small sync may interrupt the sync that collects the batch, and read newer content of the same
     paths. These paths are then dropped from the batch. `unsettled` are the paths that the next
     listing must reload. `new` is the number of passages that are not in the database yet, by path.
+    `urgent` are paths to read next, because an edit was too large for a small sync.
     """
 
     source: int
@@ -406,6 +407,7 @@ class PendingBatch:
     removals: dict[str, Step] = field(default_factory=dict)
     unsettled: set[str] = field(default_factory=set)
     new: dict[str, int] = field(default_factory=dict)
+    urgent: set[str] = field(default_factory=set)
     _reading: str | None = None
 
     @property

@@ -32,6 +32,7 @@ from hopsyncd.ingest.plan import (
     TooMuch,
     find_cursor,
     make_plan,
+    put_first,
     source_paused_error,
 )
 from hopsyncd.ingest.prepare import Cost
@@ -237,6 +238,9 @@ class SourceSync:
                     self._begin_turn(run)
             return SyncOutcome(source.name, run.changed, run.removed, postponed=run.postponed)
         except TooMuch:
+            for underway in self._underway:
+                if underway.source == source.id:
+                    underway.urgent.update(scope.under or ())
             return SyncOutcome(source.name, run.changed, run.removed, too_large=True)
         except SourceUnavailable as problem:
             if source.name in self.removed:
@@ -285,8 +289,8 @@ class SourceSync:
         if not is_whole:
             self._drop_preempted(source.id, plan.looks_at)
         if run.scope.afresh:
-            live = live_documents(self.connection, source.id)
-            run.batch.unsettled |= live.keys() - run.looked_at
+            unread = live_documents(self.connection, source.id).keys() - run.looked_at
+            run.batch.unsettled |= unread
         self.paused.pop(source.name, None)
         scanned_ms = self.now_ms() if is_whole else None
         put_source_state(self.connection, source.id, scanned_ms, None, None)
@@ -305,11 +309,10 @@ class SourceSync:
         """
         if not self.is_behind(run.source):
             return None
-        is_whole = run.scope.under is None
-        seen = (is_whole and seen_items(self.connection, run.source.id)) or None
+        seen = {} if run.scope.under else seen_items(self.connection, run.source.id)
         begin_rules(self.connection, run.source.id, self.writer.rules)
-        run.scope = replace(run.scope, afresh=seen is not None)
-        return seen
+        run.scope = replace(run.scope, afresh=bool(seen))
+        return seen or None
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """Fetch and commit the planned items in batches. Then list the items to be removed again,
@@ -357,14 +360,16 @@ class SourceSync:
 
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
         """Read items until the batch is full or the source fails. Returns the failure, or None."""
-        began_s, reason = self.monotonic_s(), None
+        began_s, reason, urgent = self.monotonic_s(), None, -1
         read = throttle(partial(self._read_items, run))
         while waiting:
+            if run.batch.urgent:
+                urgent = put_first(waiting, run.batch.urgent) or -1
             # Edits are handled before many new documents are read.
-            is_last_edit = are_many and reason == CHANGED != waiting[0].reason
+            is_last_edit = (are_many and reason == CHANGED != waiting[0].reason) or urgent == 0
             if run.batch.readings and (is_last_edit or self._is_full(run, began_s)):
                 break
-            reason = waiting[0].reason
+            reason, urgent = waiting[0].reason, urgent - 1
             try:
                 read(waiting.popleft())
             except SourceUnavailable as problem:
@@ -459,11 +464,8 @@ class SourceSync:
         run.pace.adjust(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
-        """Commit the batch, or only a part of the batch if edits are waiting. Returns whether the
-        whole batch was committed.
-
-        A small sync is always one version.
-        """
+        """Commit the batch, or only a part of it if edits are waiting. A small sync is always one
+        version. Returns whether the whole batch was committed."""
         whole = run.batch.to_batch()
         is_awaited = (lambda: False) if run.scope.small else self.is_awaited
         version, committed = self.writer.commit(whole, cost, is_awaited)

@@ -142,3 +142,21 @@ def test_a_touched_document_is_read_by_the_newer_reader(upgraded: Start, notes: 
     stack = upgraded()
     stack.sync()
     assert "The tide turns at noon on Sunday." in served(stack)
+
+
+def test_an_edit_too_large_to_preempt_is_read_next(upgraded: Start, notes: Path) -> None:
+    stack = upgraded()
+    stack.path.batch_documents = 100
+    lines = "\n\n".join(f"Ship {number} paid nothing in dues." for number in range(200))
+    turns = stack.path.turns(stack.source, Scope())
+
+    def edit() -> None:
+        stack.path.on_reading = lambda: None
+        (notes / "tides.md").write_text(f"# Tides\n\n{lines}\n")
+        assert stack.preempt("tides.md").too_large
+
+    stack.path.on_reading = edit  # while the first document is read
+    next(turns)
+    assert "Ship 7 paid nothing in dues." in str(served(stack))
+    assert stack.path.progress.documents_done == 2
+    assert len([*turns]) == 1
