@@ -17,6 +17,7 @@ from hopsyncd.models.keywords import find_neutral_spans
 _IMPORTED_LATER = (
     "anyio._backends._asyncio",
     "apscheduler.triggers.cron",
+    "hopsyncd.web.team_page",
     "pytest",
     "sqlite_utils",
     "tests.fakes.models",
