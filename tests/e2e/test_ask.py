@@ -172,14 +172,15 @@ def test_a_dead_or_silent_llm_gives_quoted_sentences_and_one_line_of_explanation
 
 @pytest.mark.parametrize("silent", [False, True], ids=["dead", "silent"])
 def test_nobody_waits_long_for_an_llm_that_does_not_answer(silent: bool) -> None:
+    timeout_s = 3 if silent else 2 * PATIENCE_S
     with socket.create_server(("127.0.0.1", 0)) as listening, new_place(SMALL) as made:
         port = listening.getsockname()[1]
         if not silent:
             listening.close()
         made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
         made.configure(
-            f'[llm]\nbase_url = "http://127.0.0.1:{port}/v1"\nmodel = "small"\ntimeout_s = 3\n'
-            "[watch]\nenabled = false\n" + source("notes", made.notes)
+            f'[llm]\nbase_url = "http://127.0.0.1:{port}/v1"\nmodel = "small"\n'
+            f"timeout_s = {timeout_s}\n[watch]\nenabled = false\n" + source("notes", made.notes)
         )
         made.start()
         made.sync()
