@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+gc.disable()  # until all tests are collected
+
 # A busy machine is no fault of the code's: hence no deadline, and not that health check.
 ALL = settings(
     stateful_step_count=50,
@@ -43,3 +45,4 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking through thousands of tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()

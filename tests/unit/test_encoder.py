@@ -26,7 +26,6 @@ from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.language_process import _PARTS_READ, DEFAULT_MODEL, _Pipeline
 from hopsyncd.models.loading import load_models
-from hopsyncd.models.matrix_product import OnnxOps
 from hopsyncd.models.minilm_graph import MODEL_FILE, VOCABULARY_FILES, build_graph
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker
@@ -354,6 +353,8 @@ print([name for name in unused if sys.modules.get(name)])
 
 @given(st.data())
 def test_no_row_of_a_matrix_product_depends_on_the_rows_beside_it(data: st.DataObject) -> None:
+    from hopsyncd.models.matrix_product import OnnxOps  # imports torch, which takes a second
+
     random = np.random.default_rng(data.draw(st.integers(0, 9)))
     inputs, outputs = data.draw(st.sampled_from([(288, 288), (576, 288), (64, 384), (64, 74)]))
     weights = random.standard_normal((outputs, inputs), dtype=np.float32)
