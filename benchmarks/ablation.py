@@ -30,14 +30,14 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import Gold, QuestionOutcome, compute_scores, rank_of
 from hopsyncd.evaluation.real_folder import (
+    choose_index_folder,
     find_gold_passages,
     index_folder,
-    index_place,
+    make_source,
     read_quoted,
-    source_of,
 )
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
+from hopsyncd.evaluation.run import DATABASE_NAME, ask_all, build, choose_kept_folder, map_gold
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -45,7 +45,7 @@ from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
 from hopsyncd.retrieve.strategies.hop import search_by_walk
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
 from store.open_database import open_reader
 from store.records import PassageId, Vectors, to_grid
@@ -67,7 +67,7 @@ class Ranking:
         rank: Rank,
         whole: bool = False,
     ) -> None:
-        self._read = partial(known_passages, connection)
+        self._read = partial(read_passages, connection)
         self._head = head
         self._vector_of = vector_of
         self._rank = rank
@@ -101,14 +101,14 @@ class Asked:
 def sample(folder: Path, keep: Path, models: Models) -> Asked:
     corpus = read_corpus(folder / "corpus.jsonl")
     questions = read_questions(folder / "questions.jsonl", corpus)
-    store = kept_folder(keep, corpus, models.maker, 1.0)
+    store = choose_kept_folder(keep, corpus, models.maker, 1.0)
     head = build(store, corpus, models.maker, 1.0)
-    return Asked(open_reader(store / DATABASE_NAME), head, gold_of(corpus), questions)
+    return Asked(open_reader(store / DATABASE_NAME), head, map_gold(corpus), questions)
 
 
 def real(folder: Path, keep: Path, models: Models) -> Asked:
-    source = source_of(folder, IGNORED)
-    place = index_place(keep, source, models.maker)
+    source = make_source(folder, IGNORED)
+    place = choose_index_folder(keep, source, models.maker)
     head = index_folder(place, source, Config(), models.maker)
     connection = open_reader(place / DATABASE_NAME)
     quoted = [question for question in read_quoted(folder / "questions.jsonl") if question.evidence]
@@ -199,7 +199,7 @@ def run_trial(
     questions = [
         replace(question, question=trial.form(question.question)) for question in asked.questions
     ]
-    return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
+    return ask_all(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
 
 
 DEPTH = 5
@@ -212,7 +212,7 @@ Recalls = dict[str, dict[float, list[float]]]
 
 def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) -> Recalls:
     """Return the recalls of a collection. Each folder of the real documents is a collection."""
-    read = partial(known_passages, asked.connection)
+    read = partial(read_passages, asked.connection)
     fits = cache(lambda part: fit(asked.head, vector_of(part)))
 
     @cache

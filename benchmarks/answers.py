@@ -22,8 +22,8 @@ from common import arguments, dataset, p50, p95, table
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import Share, answer_f1, exact_match
-from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
+from hopsyncd.evaluation.measures import Share, compute_answer_f1, compute_exact_match
+from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, choose_kept_folder
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.version_writer import VersionWriter
@@ -34,7 +34,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_writer
 from store.records import Passage
-from store.versions import head
+from store.versions import read_head
 
 NAMES = ("hotpotqa", "musique")
 OTHERS = (0, 30, 250)  # passages of a cut beside the gold ones
@@ -57,7 +57,7 @@ def main() -> None:
     for name, other in zip(NAMES, reversed(NAMES), strict=True):
         with TemporaryDirectory() as temporary:
             keep = given.keep or Path(temporary)
-            folder = kept_folder(keep, corpora[name], models.maker, 1.0)
+            folder = choose_kept_folder(keep, corpora[name], models.maker, 1.0)
             served = build(folder, corpora[name], models.maker, 1.0)
             database = folder / DATABASE_NAME
             own, took_ms = _replies(database, served, models, questions[name])
@@ -139,7 +139,7 @@ def _without(
         copy = Path(folder) / database.name
         shutil.copy(database, copy)
         with closing(open_writer(copy)) as connection:
-            newest = head(connection)
+            newest = read_head(connection)
             assert newest is not None
             writer = VersionWriter(
                 connection, models.maker, rules=newest.rules, budget_factor=1.0, now_ms=lambda: 0
@@ -153,14 +153,14 @@ def _without(
 
 def _scores(questions: Sequence[GoldQuestion], replies: Sequence[AskReply]) -> list[object]:
     pairs = list(zip(questions, replies, strict=True))
-    f1 = [answer_f1(reply.brief, question.answers) for question, reply in pairs]
-    em = [exact_match(reply.brief, question.answers) for question, reply in pairs]
+    f1 = [compute_answer_f1(reply.brief, question.answers) for question, reply in pairs]
+    em = [compute_exact_match(reply.brief, question.answers) for question, reply in pairs]
     short = sum(reply.short is not None for reply in replies)
-    return [Share.mean(em), Share.mean(f1), f"{short} of {len(replies)}"]
+    return [Share.from_values(em), Share.from_values(f1), f"{short} of {len(replies)}"]
 
 
 def _not_found(replies: Sequence[AskReply]) -> Share:
-    return Share.mean([float(not reply.found) for reply in replies])
+    return Share.from_values([float(not reply.found) for reply in replies])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from common import JSON, arguments, dataset, table, write_markdown, write_result
 
 from store.open_database import open_reader
-from store.versions import head
+from store.versions import read_head
 from tests.e2e.daemon import Place, new_place, source
 from tests.fakes.dump import Rows, graph_at
 
@@ -104,7 +104,7 @@ def _restore_newest(place: Place) -> None:
 
 def _rows(place: Place) -> Rows:
     with closing(open_reader(place.home / "data/hopsyncd.db")) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest
         return graph_at(connection, newest.id)
 

@@ -52,9 +52,9 @@ class AskingClient(Client):
 
     retry_after = False
 
-    def _content_of(self, response: HTTPResponse) -> bytes:
+    def _read_content(self, response: HTTPResponse) -> bytes:
         self.retry_after = response.headers.get("Retry-After") is not None
-        return super()._content_of(response)
+        return super()._read_content(response)
 
 
 def main() -> None:

@@ -25,14 +25,14 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import Gold, Share, is_right
 from hopsyncd.evaluation.real_folder import (
+    choose_index_folder,
     find_gold_passages,
     index_folder,
-    index_place,
+    make_source,
     read_quoted,
-    source_of,
 )
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, gold_of, kept_folder
+from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, choose_kept_folder, map_gold
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -87,8 +87,8 @@ def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
     config = Config()
     folder = data / REAL
     quoted = read_quoted(folder / "questions.jsonl")
-    source = source_of(folder, IGNORED)
-    place = index_place(keep, source, models.maker)
+    source = make_source(folder, IGNORED)
+    place = choose_index_folder(keep, source, models.maker)
     served = index_folder(place, source, config, models.maker)
     connection = open_reader(place / DATABASE_NAME)
     gold = find_gold_passages(connection, served.version.id, quoted)
@@ -97,9 +97,9 @@ def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
     for name in SAMPLES:
         corpus = read_corpus(data / name / "corpus.jsonl")
         questions = read_questions(data / name / "questions.jsonl", corpus)
-        place = kept_folder(keep, corpus, models.maker, 1.0)
+        place = choose_kept_folder(keep, corpus, models.maker, 1.0)
         served = build(place, corpus, models.maker, 1.0)
-        yield Collection(name, place / DATABASE_NAME, served, questions, gold_of(corpus))
+        yield Collection(name, place / DATABASE_NAME, served, questions, map_gold(corpus))
 
 
 def cases(every: Sequence[Collection], models: Models) -> Iterator[Case]:
@@ -276,7 +276,7 @@ def by_threshold(judged: Sequence[Judged]) -> None:
                 )
                 right = sum(one.is_right for one in shown)
                 refused = [
-                    Share.mean([float(one.held < hold) for one in part]) if part else "-"
+                    Share.from_values([float(one.held < hold) for one in part]) if part else "-"
                     for part in (own, none, gone)
                 ]
                 share = 100 * len(shown) / len(own)
@@ -303,7 +303,7 @@ def reliability(judged: Sequence[Judged]) -> None:
         rows = []
         for low in (0.0, 0.2, 0.4, 0.6, 0.8):
             inside = [was for likely, was in pairs if low <= likely < low + 0.2 + (low == 0.8)]
-            share = Share.mean([float(was) for was in inside]) if inside else "-"
+            share = Share.from_values([float(was) for was in inside]) if inside else "-"
             rows.append([f"{low:.1f} - {low + 0.2:.1f}", len(inside), share])
         table([f"probability: {title}", "questions", "were so, percent"], rows)
 

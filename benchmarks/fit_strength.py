@@ -102,7 +102,7 @@ def main() -> None:
     rows: list[list[object]] = []
     for name, (least, most) in _BOUNDS.items():
         judged = [(case, chance) for case, chance in estimated if least <= chance < most]
-        needed = Share.mean([float(case.is_gold) for case, _ in judged]) if judged else 0.0
+        needed = Share.from_values([float(case.is_gold) for case, _ in judged]) if judged else 0.0
         chance = 100 * float(np.mean([chance for _, chance in judged])) if judged else 0.0
         rows.append([name, len(judged), needed, round(chance, 1)])
     table(columns, rows)

@@ -45,11 +45,11 @@ from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import load_encoder
 from hopsyncd.models.questions import BuiltinMaker
-from store.content import sets_at
+from store.content import read_sets_at
 from store.open_database import open_writer
 from store.records import Version
 from store.sources import register_source
-from store.versions import head
+from store.versions import read_head
 
 SIZES = (250, 500, 994)
 LARGE = 2000
@@ -346,14 +346,14 @@ def _index(
     )
     row = register_source(connection, "files", "folder", str(files))
     path.sync(Source(row, "files", TimedConnector(FolderConnector(files), clock)), Scope())
-    version = head(connection)
+    version = read_head(connection)
     assert version is not None
     return version
 
 
 def _merge_again(connection: Any, version: Version, batch_passages: int) -> float:
     """The seconds to merge the same questions again, in batches of about the same size."""
-    sets = list(sets_at(connection, version.id))
+    sets = list(read_sets_at(connection, version.id))
     index, nothing = LiveIndex(len(sets[0].vectors[0])), np.empty(0, dtype=np.int64)
     began_s = time.perf_counter()
     for number, start in enumerate(range(0, len(sets), batch_passages), 1):

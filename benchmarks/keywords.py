@@ -21,7 +21,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import format_answer
-from store.content import full_text, known_passages
+from store.content import build_full_text, read_passages
 from store.open_database import open_reader
 from store.records import PassageId
 from store.transactions import snapshot
@@ -63,8 +63,8 @@ def _texts(database: Path, served: Snapshot) -> Mapping[str, str]:
     """The full text of each passage, by its id as answers show it."""
     ids = [PassageId(one) for one in served.passage_ids[served.passage_rows].tolist()]
     with closing(open_reader(database)) as connection, snapshot(connection):
-        passages = known_passages(connection, ids)
-    return {f"{id_:016x}": full_text(one) for id_, one in passages.items()}
+        passages = read_passages(connection, ids)
+    return {f"{id_:016x}": build_full_text(one) for id_, one in passages.items()}
 
 
 def _is_there(query: KeywordQuery, texts: Mapping[str, str]) -> bool:
@@ -101,7 +101,7 @@ def _shares(queries: Sequence[KeywordQuery], good: Sequence[bool]) -> dict[str, 
         groups["absent text named" if query.is_absent else "literal hit first"].append(is_good)
         groups[f"- {query.kind}"].append(is_good)
     return {
-        f"{label} ({len(found)})": Share.mean([float(one) for one in found])
+        f"{label} ({len(found)})": Share.from_values([float(one) for one in found])
         for label, found in groups.items()
     }
 

@@ -19,7 +19,7 @@ from common import JSON, ROOT, arguments, table, write_result
 
 from hopsyncd.config.configuration import Config, DaemonConfig, ModelsConfig
 from hopsyncd.config.values import Search, Strategy
-from hopsyncd.evaluation.real_folder import index_folder, source_of
+from hopsyncd.evaluation.real_folder import index_folder, make_source
 from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.engine import Engine
@@ -75,7 +75,7 @@ def _measure(
 ) -> list[list[Any]]:
     models = load_models(config)
     try:
-        served = index_folder(place, source_of(folder), config, models.maker)
+        served = index_folder(place, make_source(folder), config, models.maker)
         engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings())
         engine.publish(served)
         return [_row(name, engine, strategy, questions) for strategy in _STRATEGIES]

@@ -25,7 +25,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import compute_scores
-from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
+from hopsyncd.evaluation.run import DATABASE_NAME, ask_all, build, choose_kept_folder, map_gold
 from hopsyncd.formats.readers import extract
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.links import find_file_title
@@ -148,10 +148,10 @@ def rows(
         file=sys.stderr,
     )
     reader = open_reader(store / DATABASE_NAME)
-    gold = gold_of(corpus)
+    gold = map_gold(corpus)
     for name, settings in variants().items():
         engine = Ranking(reader, head, vector_of, partial(search_by_walk, settings=settings))
-        scores = compute_scores(outcomes(engine, Search(), gold, questions))  # type: ignore[arg-type]
+        scores = compute_scores(ask_all(engine, Search(), gold, questions))  # type: ignore[arg-type]
         shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.whole[5])
         yield name, [f"{share:.1f}" for share in shown]
 
@@ -202,7 +202,7 @@ def main() -> None:
             }
             renamed = [(ids[source], ids[target], shown) for source, target, shown in links]
             with tempfile.TemporaryDirectory() as temporary:
-                store = kept_folder(given.keep or Path(temporary), corpus, models.maker, 1.0)
+                store = choose_kept_folder(given.keep or Path(temporary), corpus, models.maker, 1.0)
                 for name, shares in rows(store, corpus, renamed, asked, models):
                     tables.setdefault(kind, {}).setdefault(name, [name]).extend(shares)
     columns = ["r@2", "r@5", "r@10", "all@5"]

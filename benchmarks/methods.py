@@ -23,7 +23,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import STRATEGIES, Rerank, Search, Strategy
 from hopsyncd.evaluation.measures import DEPTHS, compute_scores
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import outcomes
+from hopsyncd.evaluation.run import ask_all
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -123,7 +123,7 @@ def print_table(
     rows: list[list[object]] = []
     for name, search in searches.items():
         began_s = time.process_time()
-        found = outcomes(engine, search, asked.gold, asked.questions)
+        found = ask_all(engine, search, asked.gold, asked.questions)
         cpu_ms = 1000 * (time.process_time() - began_s) / len(asked.questions)
         scores = compute_scores(found)
         singles = [outcome for outcome in found if outcome.question.kind == "single"]

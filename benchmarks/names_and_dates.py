@@ -20,9 +20,9 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus
 from hopsyncd.evaluation.measures import QuestionOutcome, compute_scores
-from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
+from hopsyncd.evaluation.real_folder import make_source, measure_folder, read_quoted
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import Experiment, evaluate, kept_folder
+from hopsyncd.evaluation.run import Experiment, choose_kept_folder, evaluate
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -49,8 +49,8 @@ def main() -> None:
         config.index.edge_budget_factor,
         WalkSettings(hops=config.query.hops),
     )
-    source = source_of(real_documents(given.data), IGNORED)
-    result = measured_folder(given.keep, source, read_quoted(QUESTIONS), config, experiment)
+    source = make_source(real_documents(given.data), IGNORED)
+    result = measure_folder(given.keep, source, read_quoted(QUESTIONS), config, experiment)
     if result.unread:
         raise SystemExit(f"These quotes are in no passage: {', '.join(result.unread)}")
     every = [ask_drawn(given.data / name, given.keep, experiment) for name in SAMPLES]
@@ -75,7 +75,7 @@ def ask_drawn(folder: Path, keep: Path, experiment: Experiment) -> tuple[Outcome
     models = experiment.models
     maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
     experiment = replace(experiment, models=replace(models, maker=maker))
-    place = kept_folder(keep, corpus, maker, experiment.budget_factor)
+    place = choose_kept_folder(keep, corpus, maker, experiment.budget_factor)
 
     def ask(pattern: str) -> Outcomes:
         questions = [

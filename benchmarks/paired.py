@@ -27,9 +27,9 @@ from real import IGNORED, KEEP
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
-from hopsyncd.evaluation.measures import QuestionOutcome, interval
-from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
-from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
+from hopsyncd.evaluation.measures import QuestionOutcome, compute_bootstrap_interval
+from hopsyncd.evaluation.real_folder import make_source, measure_folder, read_quoted
+from hopsyncd.evaluation.run import Evaluation, Experiment, choose_kept_folder, evaluate
 from hopsyncd.models.loading import load_models
 
 COLLECTIONS = ("realdocs", "hotpotqa", "musique", "2wiki")
@@ -92,11 +92,11 @@ def measure(folder: Path, keep: Path) -> Iterator[Row]:
     kinds: dict[str, str] = {}
     if folder.name == "realdocs":
         questions = read_quoted(folder / "questions.jsonl")
-        source = source_of(folder, IGNORED)
-        result: Evaluation = measured_folder(keep, source, questions, config, experiment)
+        source = make_source(folder, IGNORED)
+        result: Evaluation = measure_folder(keep, source, questions, config, experiment)
     else:
         corpus = read_corpus(folder / "corpus.jsonl")
-        place = kept_folder(keep, corpus, models.maker, experiment.budget_factor)
+        place = choose_kept_folder(keep, corpus, models.maker, experiment.budget_factor)
         asked = read_questions(folder / "questions.jsonl", corpus)
         result = evaluate(place, corpus, asked, experiment)
         lines = (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()
@@ -142,7 +142,9 @@ def compare_pairs(label: str, pairs: Sequence[tuple[Row, Row]]) -> list[object]:
         cells.append(f"{mcnemar(won, lost):.2g}")
     recalls = [(_recall(old, 5), _recall(new, 5)) for old, new in pairs]
     means = [100 * fmean(side) for side in zip(*recalls, strict=True)]
-    low, high = (100 * end for end in interval([new - old for old, new in recalls]))
+    low, high = (
+        100 * end for end in compute_bootstrap_interval([new - old for old, new in recalls])
+    )
     cells += [f"{means[0]:.1f} -> {means[1]:.1f}", f"{means[1] - means[0]:+.1f}"]
     cells[-1] = f"{cells[-1]} ({low:+.1f} to {high:+.1f})"
     times = [median(row["ms"] for row in side) for side in zip(*pairs, strict=True)]

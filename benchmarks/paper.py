@@ -21,8 +21,8 @@ from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import compute_scores
-from hopsyncd.evaluation.recordings import recorded_maker
-from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
+from hopsyncd.evaluation.recordings import make_recorded_maker
+from hopsyncd.evaluation.run import DATABASE_NAME, ask_all, build, choose_kept_folder, map_gold
 from hopsyncd.models.llm_maker import Mode
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import QuestionMaker
@@ -107,12 +107,14 @@ class Bench:
             for name, mode in modes.items():
                 yield (
                     name,
-                    recorded_maker(recorded, self._corpus, models.language, models.encoder, mode),
+                    make_recorded_maker(
+                        recorded, self._corpus, models.language, models.encoder, mode
+                    ),
                 )
 
     def engine(self, keep: Path, maker: QuestionMaker) -> Engine:
         """An engine that serves the corpus, indexed with the maker."""
-        folder = kept_folder(keep, self._corpus, maker, 1.0)
+        folder = choose_kept_folder(keep, self._corpus, maker, 1.0)
         served = build(folder, self._corpus, maker, 1.0)
         engine = Engine(
             folder / DATABASE_NAME,
@@ -128,7 +130,7 @@ class Bench:
     def rows(self, engine: Engine, searches: Mapping[str, Search]) -> Iterator[list[object]]:
         for name, search in searches.items():
             began_s = time.process_time()
-            found = outcomes(engine, search, gold_of(self._corpus), self._questions)
+            found = ask_all(engine, search, map_gold(self._corpus), self._questions)
             scores = compute_scores(found)
             cpu_ms = 1000 * (time.process_time() - began_s) / len(self._questions)
             recalls = (scores.recall[depth] for depth in (2, 5, 10))

@@ -129,8 +129,8 @@ def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -
             for ranked, wanted in zip(found, gold, strict=True)
         ]
 
-    recalls = [Share.mean(shares(depth)) for depth in _DEPTHS]
-    return [*recalls, Share.mean([float(share == 1) for share in shares(5)])]
+    recalls = [Share.from_values(shares(depth)) for depth in _DEPTHS]
+    return [*recalls, Share.from_values([float(share == 1) for share in shares(5)])]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import DEPTHS, Scores
-from hopsyncd.evaluation.run import Experiment, evaluate, kept_folder
+from hopsyncd.evaluation.run import Experiment, choose_kept_folder, evaluate
 from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
@@ -37,7 +37,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary:
             keep = given.keep or Path(temporary)
             result = evaluate(
-                kept_folder(keep, corpus, models.maker, config.index.edge_budget_factor),
+                choose_kept_folder(keep, corpus, models.maker, config.index.edge_budget_factor),
                 corpus,
                 questions,
                 Experiment(

@@ -33,7 +33,7 @@ from typing import Any
 from common import JSON, arguments, table, write_result
 from fidelity import JUDGEMENTS, Fidelity, Judgement, judge
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.chunking import split_into_passages
@@ -91,7 +91,7 @@ def read_all(
             reference = json.loads((folder / item["reference"]).read_text(encoding="utf-8"))
             refused, passages = "", list[tuple[tuple[str, ...], str]]()
             try:
-                blocks = process.extract(file.read_bytes(), media_type(file.name))
+                blocks = process.extract(file.read_bytes(), guess_media_type(file.name))
                 passages = [
                     (unit.heading, unit.text) for unit in split_into_passages(blocks, tokens)
                 ]

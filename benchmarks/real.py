@@ -23,15 +23,21 @@ from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import QuestionOutcome, Scores, compute_scores
 from hopsyncd.evaluation.real_folder import (
     QuotedQuestion,
+    choose_index_folder,
     index_folder,
-    index_place,
-    measured_folder,
+    make_source,
+    measure_folder,
     read_quoted,
-    source_of,
 )
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.report import question_lines
-from hopsyncd.evaluation.run import DATABASE_NAME, Evaluation, Experiment, evaluate, kept_folder
+from hopsyncd.evaluation.report import format_question_lines
+from hopsyncd.evaluation.run import (
+    DATABASE_NAME,
+    Evaluation,
+    Experiment,
+    choose_kept_folder,
+    evaluate,
+)
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -77,9 +83,9 @@ def main() -> None:
         WalkSettings(hops=config.query.hops),
         answers="llm" if given.reader else "extractive" if given.answers else "none",
     )
-    result = measured_folder(
+    result = measure_folder(
         given.keep,
-        source_of(folder, IGNORED),
+        make_source(folder, IGNORED),
         questions,
         config,
         experiment,
@@ -89,7 +95,7 @@ def main() -> None:
         f" {len(result.unread)} quotes stand in no passage\n"
     )
     if given.per_question:
-        given.per_question.write_text(question_lines(result), encoding="utf-8")
+        given.per_question.write_text(format_question_lines(result), encoding="utf-8")
     overview(folder.name, result)
     if given.json:
         write_result("team" if given.team else "real-documents", *recalls_of(result))
@@ -114,9 +120,9 @@ class RealIndex:
 def serve_real_documents(folder: Path, keep: Path) -> RealIndex:
     """Bring the kept index of the real documents up to date, and open it for questions."""
     config = Config()
-    models, source = load_models(config), source_of(folder, IGNORED)
+    models, source = load_models(config), make_source(folder, IGNORED)
     maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
-    place = index_place(keep, source, maker)
+    place = choose_index_folder(keep, source, maker)
     head = index_folder(place, source, config, maker)
     database = place / DATABASE_NAME
     engine = Engine(database, models.encoder, WalkSettings(hops=config.query.hops))
@@ -227,7 +233,7 @@ def on_sample(folder: Path, keep: Path, experiment: Experiment) -> None:
     models = experiment.models
     maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
     experiment = replace(experiment, models=replace(models, maker=maker), answers="none")
-    place = kept_folder(keep, corpus, maker, experiment.budget_factor)
+    place = choose_kept_folder(keep, corpus, maker, experiment.budget_factor)
     result = evaluate(place, corpus, questions, experiment)
     columns = ["recall@2", "recall@5", "recall@10", "all@5", "all@10", "MRR", "ms p50"]
     rows = [

@@ -30,7 +30,7 @@ from real import KEEP, RealIndex, serve_real_documents
 
 from hopsyncd.config.configuration import Config, DaemonConfig, LlmConfig
 from hopsyncd.config.values import Method, Search
-from hopsyncd.evaluation.measures import answer_words
+from hopsyncd.evaluation.measures import split_answer
 from hopsyncd.evaluation.real_folder import (
     KINDS,
     QuotedQuestion,
@@ -262,8 +262,8 @@ def has_words(answer: str, golds: Sequence[str]) -> bool:
     >>> has_words("in Oslo", ["not in Oslo"])
     False
     """
-    said = {*answer_words(answer)}
-    return any({*answer_words(gold)} - (STOP_WORDS - _NEGATIONS) <= said for gold in golds)
+    said = {*split_answer(answer)}
+    return any({*split_answer(gold)} - (STOP_WORDS - _NEGATIONS) <= said for gold in golds)
 
 
 def verdict(one: Judged) -> str:

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
-from hopsyncd.evaluation.real_folder import QuotedQuestion, index_folder, read_quoted, source_of
+from hopsyncd.evaluation.real_folder import QuotedQuestion, index_folder, make_source, read_quoted
 from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
@@ -111,7 +111,7 @@ def _measured(
         for name, lines in pages.items():
             write(folder / name, lines, draw)
         began_s = time.perf_counter()
-        served = index_folder(place, source_of(folder), Config(), models.maker)
+        served = index_folder(place, make_source(folder), Config(), models.maker)
         took_s = time.perf_counter() - began_s
         engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings())
         engine.publish(served)

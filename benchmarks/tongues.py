@@ -17,7 +17,7 @@ from common import arguments, table
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
-from hopsyncd.evaluation.real_folder import index_folder, source_of
+from hopsyncd.evaluation.real_folder import index_folder, make_source
 from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker
@@ -231,7 +231,7 @@ def main() -> None:
                 file = folder / tongue / f"{name}.md"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(f"# {title}\n\n{text}\n", encoding="utf-8")
-        served = index_folder(place, source_of(folder), config, models.maker)
+        served = index_folder(place, make_source(folder), config, models.maker)
         engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings())
         engine.publish(served)
         _show(engine, models)

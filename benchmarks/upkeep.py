@@ -20,7 +20,7 @@ from common import JSON, arguments, table, write_result
 
 from store.check import check, refuse_damaged
 from store.commit import commit_version
-from store.content import put_content, register_generation, sets_at
+from store.content import put_content, read_sets_at, register_generation
 from store.contract import Connection
 from store.gc import Retention, collect
 from store.history import diff
@@ -39,14 +39,14 @@ from store.records import (
     Question,
     QuestionId,
     QuestionSet,
-    content_hash,
-    question_id,
-    set_id,
+    compute_question_id,
+    compute_set_id,
+    hash_content,
     to_grid,
 )
 from store.sources import register_source
 from store.transactions import snapshot
-from store.versions import version
+from store.versions import read_version
 
 _RECIPE = GenerationConfig("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage
@@ -173,7 +173,7 @@ class Store:
 
     def _document(self, number: int) -> Document:
         passage = self._text(number)
-        content = content_hash(passage.text.encode())
+        content = hash_content(passage.text.encode())
         place = (Occurrence(passage.id, 1, 1),)
         return Document(self.source(number), f"{number}.md", content, "text/markdown", place)
 
@@ -183,10 +183,14 @@ def _is_quiet(number: int) -> bool:
 
 
 def _questions(passage: PassageId, vectors: np.ndarray) -> QuestionSet:
-    id_ = set_id(passage, _RECIPE.name)
+    id_ = compute_set_id(passage, _RECIPE.name)
     questions = tuple(
         Question(
-            question_id(id_, direction, ordinal), direction, "?", frozenset({"rome"}), ordinal + 1
+            compute_question_id(id_, direction, ordinal),
+            direction,
+            "?",
+            frozenset({"rome"}),
+            ordinal + 1,
         )
         for direction in Direction
         for ordinal in range(_QUESTIONS // 2)
@@ -222,7 +226,7 @@ def _timed(
     work(timer.step)
     timer.step()
     took_s, worked_s = timer.last_s - timer.began_s, time.process_time() - began_s
-    megabytes = connection.size_bytes() / 1e6
+    megabytes = connection.measure_size() / 1e6
     return [name, *(f"{s:.2f}" for s in (took_s, worked_s, timer.longest_s)), megabytes]
 
 
@@ -246,7 +250,7 @@ def main() -> None:
             store.put(sorted({*store.chance.choice(lively, _EDITED).tolist()}))
         work: list[tuple[str, Callable[[Callable[[], None]], object]]] = [
             ("opening check", lambda _: refuse_damaged(connection)),
-            ("question sets of the head", lambda _: [*sets_at(connection, store.head)]),
+            ("question sets of the head", lambda _: [*read_sets_at(connection, store.head)]),
             ("diff of all versions", lambda _: _diff(connection, first, store.head)),
             ("deep check", lambda _: _checked(connection)),
         ]
@@ -273,7 +277,7 @@ def _purged(connection: Connection, source: int, step: Callable[[], None]) -> No
 
 def _diff(connection: Connection, old: int, new: int) -> None:
     with snapshot(connection):
-        diff(connection, version(connection, old), version(connection, new))
+        diff(connection, read_version(connection, old), read_version(connection, new))
 
 
 def _checked(connection: Connection) -> None:

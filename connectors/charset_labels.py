@@ -50,22 +50,22 @@ _NOT_FOR_DOCUMENTS = frozenset(
 )
 
 
-def codecs_of(label: str) -> tuple[str, ...]:
+def list_codecs(label: str) -> tuple[str, ...]:
     """Return the Python codecs for a character set label, in the order to try them. The result is
     empty if the label is unknown.
 
-    >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
+    >>> list_codecs("ISO-8859-1"), list_codecs("ks_c_5601-1987"), list_codecs("punycode")
     (('cp1252',), ('cp949',), ())
     """
     label = label.strip(" \t\"'").lower()
-    name = _codec_name(_LABELS.get(label, label))
+    name = _find_codec_name(_LABELS.get(label, label))
     if not name or name in _NOT_FOR_DOCUMENTS:
         return ()
     return _IN_PRACTICE.get(name, (name,))
 
 
 @cache
-def _codec_name(label: str) -> str:
+def _find_codec_name(label: str) -> str:
     for spelling in (label, label.removeprefix("x-"), label.replace("-", "")):
         try:
             codec = codecs.lookup(spelling)

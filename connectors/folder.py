@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
-from connectors.media_type import MBOX, kind_of_name, media_type
+from connectors.ignore import IGNORE_FILES, Level, add_level, read_level
+from connectors.media_type import MBOX, guess_media_type, name_kind
 from connectors.protocol import (
     HIDDEN_FOLDERS,
     SECRET,
@@ -25,10 +25,10 @@ from connectors.protocol import (
     ItemUnreadable,
     Problem,
     SourceUnavailable,
-    prefixes,
-    printable_id,
+    escape_id,
+    list_prefixes,
 )
-from connectors.regular_file import GONE, OpenFolders, read_beneath, revision_of
+from connectors.regular_file import GONE, OpenFolders, format_revision, read_beneath
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()
@@ -64,7 +64,7 @@ class _Entry:
     name: str
     id: str
 
-    def state(self) -> os.stat_result:
+    def read_state(self) -> os.stat_result:
         """Return the result of lstat for this entry. Raises OSError."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
@@ -101,7 +101,7 @@ class FolderConnector:
         self, root: Path, settings: FileSettings = _DEFAULT, never: Sequence[Path] = ()
     ) -> None:
         self._root = root
-        self._rules = settings.rules()
+        self._rules = settings.build_rules()
         self._settings = settings
         self._max_bytes = settings.max_bytes
         self._never = tuple(never)
@@ -116,13 +116,13 @@ class FolderConnector:
         exist, and the ignore files of their parent folders apply as in a full listing. Raises
         ValueError for an id that leads out of the folder.
         """
-        return self._walk(_scope_of(under))
+        return self._walk(_build_scope(under))
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`. Never follows a link, waits for a pipe or reads more than
         `max_bytes`."""
         try:
-            _components(item.id)
+            _split_components(item.id)
         except ValueError as error:
             raise ItemUnreadable(
                 f"Cannot read {item.id!r}",
@@ -131,27 +131,32 @@ class FolderConnector:
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
         return Fetched(
-            content.data, content.revision, media_type(item.id), modified_ms=content.modified_ms
+            content.data,
+            content.revision,
+            guess_media_type(item.id),
+            modified_ms=content.modified_ms,
         )
 
-    def why_left_out(self, id_: str) -> tuple[str, str] | None:
+    def explain_left_out(self, id_: str) -> tuple[str, str] | None:
         """Explain why a path in the folder is not listed, and what to do. Returns None if it is
         listed or does not exist. Raises SourceUnavailable."""
         levels: tuple[Level, ...] = ()
         root = self._enter()
         try:
-            for path in prefixes(id_):
+            for path in list_prefixes(id_):
                 above, _, name = path.rpartition("/")
-                opened = root.folders.enter(above)
-                _, levels = _names_in(opened, _Folder(above, levels, {name: None}))
-                entry = _Entry(opened, name, path)
-                is_folder = stat.S_ISDIR(entry.state().st_mode) or entry.leads_to_folder()
-                found = self._classify(root, entry, levels, None)
-                if isinstance(found, Problem):
-                    return found.why, found.hint
-                if found is None:
+                descriptor = root.folders.enter(above)
+                _, levels = _list_names(descriptor, _Folder(above, levels, {name: None}))
+                entry = _Entry(descriptor, name, path)
+                is_folder = stat.S_ISDIR(entry.read_state().st_mode) or entry.leads_to_folder()
+                result = self._classify(root, entry, levels, None)
+                if isinstance(result, Problem):
+                    return result.why, result.hint
+                if result is None:
                     return (
-                        None if path in root.never else self._why_excluded(path, is_folder, levels)
+                        None
+                        if path in root.never
+                        else self._explain_excluded(path, is_folder, levels)
                     )
         except (OSError, ValueError):
             return None
@@ -159,23 +164,29 @@ class FolderConnector:
             root.folders.close()
         return None
 
-    def _why_excluded(
+    def _explain_excluded(
         self, id_: str, is_folder: bool, levels: tuple[Level, ...]
     ) -> tuple[str, str]:
         """Explain why the rules exclude a path, and how to include it."""
-        shown = f"{id_}/" if is_folder else id_
-        bring_back = f'Add "!{shown}" to `ignore` of the source in config.toml to have it read'
+        shown_path = f"{id_}/" if is_folder else id_
+        bring_back = f'Add "!{shown_path}" to `ignore` of the source in config.toml to have it read'
         if self._rules.hides_for_dot(id_, is_folder, levels):
-            return f"the name of the folder {shown} begins with a dot", bring_back
+            return f"the name of the folder {shown_path} begins with a dot", bring_back
         if self._rules.looks_secret(id_, is_folder):
-            add = f'Add "{shown}" to `not_secret` of the source in config.toml to have it read'
-            return f"the name of {shown} looks like a secret", add
+            add = f'Add "{shown_path}" to `not_secret` of the source in config.toml to have it read'
+            return f"the name of {shown_path} looks like a secret", add
         if self._rules.forbids(id_, is_folder):
             move = "Move the file to another folder, or remove the pattern from `deny`"
-            return f"`deny` of the source, or a rule for version control, excludes {shown}", move
+            return (
+                f"`deny` of the source, or a rule for version control, excludes {shown_path}",
+                move,
+            )
         if self._rules.hides(id_, is_folder, levels):
-            return f"an ignore file, `ignore` or a built-in pattern excludes {shown}", bring_back
-        kind = kind_of_name(id_)
+            return (
+                f"an ignore file, `ignore` or a built-in pattern excludes {shown_path}",
+                bring_back,
+            )
+        kind = name_kind(id_)
         pattern = f"*{kind}" if kind.startswith(".") else id_.rpartition("/")[2]
         listed = ", ".join(f'"{part}"' for part in (*self._settings.include, pattern))
         return (
@@ -193,9 +204,11 @@ class FolderConnector:
         ignore files. If an ignore file includes a path that this method rejects, only the next full
         scan notices changes of that path.
         """
-        never = _ids_beneath(os.path.realpath(self._root), self._never)
+        never = _find_ids_beneath(os.path.realpath(self._root), self._never)
         noise = [
-            path for path in prefixes(id_) if path in never or self._rules.hides(path, True, ())
+            path
+            for path in list_prefixes(id_)
+            if path in never or self._rules.hides(path, True, ())
         ]
         # The path may be a file whose name begins with a dot.
         if noise == [id_] and id_ not in never:
@@ -208,11 +221,11 @@ class FolderConnector:
             stack = [_Folder("", (), scope)]
             while stack:
                 below = []
-                for found in self._list(root, stack.pop()):
-                    if isinstance(found, _Folder):
-                        below.append(found)
+                for result in self._list(root, stack.pop()):
+                    if isinstance(result, _Folder):
+                        below.append(result)
                     else:
-                        yield found
+                        yield result
                 stack.extend(reversed(below))
         finally:
             root.folders.close()
@@ -222,22 +235,22 @@ class FolderConnector:
 
     def _list(self, root: _Root, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
-            opened = root.folders.enter(folder.id)
-            names, levels = _names_in(opened, folder)
+            descriptor = root.folders.enter(folder.id)
+            names, levels = _list_names(descriptor, folder)
         except OSError as error:
             if error.errno in GONE:
                 self._check_still_there(root)
                 return
             if not folder.id:
-                raise self._unavailable(error) from error
+                raise self._unavailable_error(error) from error
             yield _read_problem(folder.id, error, subtree=True)
             return
         for name in names:
             scope = None if folder.scope is None else folder.scope[name]
             id_ = f"{folder.id}/{name}" if folder.id else name
-            found = self._classify(root, _Entry(opened, name, id_), levels, scope)
-            if found is not None and (scope is None or _reaches_below(found)):
-                yield found
+            result = self._classify(root, _Entry(descriptor, name, id_), levels, scope)
+            if result is not None and (scope is None or _reaches_below(result)):
+                yield result
 
     def _classify(
         self, root: _Root, entry: _Entry, levels: tuple[Level, ...], scope: Scope
@@ -248,7 +261,7 @@ class FolderConnector:
         if id_ in root.never:
             return None
         try:
-            state = entry.state()
+            state = entry.read_state()
         except OSError as error:
             return None if error.errno in GONE else _read_problem(id_, error, subtree=True)
         kind = stat.S_IFMT(state.st_mode)
@@ -257,37 +270,37 @@ class FolderConnector:
             if self._rules.hides_for_dot(id_, is_folder, levels):
                 root.left_out[HIDDEN_FOLDERS] += 1
             elif self._rules.looks_secret(id_, is_folder):
-                root.left_out[SECRET_FOLDERS if is_folder else SECRET + kind_of_name(id_)] += 1
+                root.left_out[SECRET_FOLDERS if is_folder else SECRET + name_kind(id_)] += 1
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
-            root.left_out[kind_of_name(id_)] += 1
+            root.left_out[name_kind(id_)] += 1
             return None
-        if id_ != printable_id(id_):
+        if id_ != escape_id(id_):
             hint = "Rename the file or folder, for example with convmv."
-            return Problem(printable_id(id_), "the name is not UTF-8", hint, is_folder)
+            return Problem(escape_id(id_), "the name is not UTF-8", hint, is_folder)
         if kind == stat.S_IFLNK:
             return _check_link(root, entry, is_folder)
         if is_folder and (len(id_) > MAX_ID_CHARACTERS or id_.count("/") >= MAX_DEPTH):
-            return _too_deep(id_)
+            return _report_too_deep(id_)
         return _Folder(id_, levels, scope) if is_folder else self._classify_file(entry, state)
 
     def _classify_file(self, entry: _Entry, state: os.stat_result) -> Item | Problem:
         id_ = entry.id
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "not a regular file, but a pipe, socket or device", _IGNORE_IT)
-        if problem := self._settings.size_problem(id_, state.st_size):
+        if problem := self._settings.describe_size_problem(id_, state.st_size):
             why, hint = problem
-            return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
+            return Problem(id_, why, _AS_MAILBOX if guess_media_type(id_) == MBOX else hint)
         if not entry.is_readable(state):
             return _read_problem(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-        return Item(id_, revision_of(state), state.st_size)
+        return Item(id_, format_revision(state), state.st_size)
 
     def _enter(self) -> _Root:
         real = os.path.realpath(self._root)
         try:
             folders = OpenFolders(real)
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise self._unavailable_error(error) from error
         inside = [path for path in self._never if _is_within(real, os.path.realpath(path))]
         if inside:
             folders.close()
@@ -297,7 +310,7 @@ class FolderConnector:
                 "Choose another folder as `path` of this source in config.toml.",
             )
         state = os.fstat(folders.root)
-        never = _ids_beneath(real, self._never)
+        never = _find_ids_beneath(real, self._never)
         return _Root(real, state.st_dev, state.st_ino, never, folders, Counter())
 
     def _check_still_there(self, root: _Root) -> None:
@@ -305,7 +318,7 @@ class FolderConnector:
         try:
             state = self._root.stat()
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise self._unavailable_error(error) from error
         if (state.st_dev, state.st_ino) != (root.device, root.inode):
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
@@ -314,7 +327,7 @@ class FolderConnector:
                 " starts over.",
             )
 
-    def _unavailable(self, error: OSError) -> SourceUnavailable:
+    def _unavailable_error(self, error: OSError) -> SourceUnavailable:
         hints = {
             FileNotFoundError: "Mount or create the folder, or correct `path` of this source in",
             NotADirectoryError: "Set `path` of this source to the folder with the file, in",
@@ -323,7 +336,7 @@ class FolderConnector:
         hint = hints.get(type(error), "Check the disk or its mount, and `path` of this source in")
         return SourceUnavailable(
             f"Cannot list the folder {self._root}",
-            _reason(error),
+            _describe_error(error),
             f"{hint} config.toml. Indexed documents stay searchable.",
         )
 
@@ -346,16 +359,16 @@ _AS_MAILBOX = (
 _IGNORE_IT = "Move the file out of the folder, or add it to `ignore`."
 
 
-def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
+def _list_names(descriptor: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
     """Return the sorted names to list in a folder, and the ignore files that apply to them. Raises
     OSError."""
     if folder.scope is None:
-        with os.scandir(opened) as entries:
+        with os.scandir(descriptor) as entries:
             names = present = sorted(entry.name for entry in entries)
     else:
         names, present = sorted(folder.scope), list(IGNORE_FILES)
-    level = read_level(opened, folder.id + "/" if folder.id else "", present)
-    return names, with_level(folder.levels, level)
+    level = read_level(descriptor, folder.id + "/" if folder.id else "", present)
+    return names, add_level(folder.levels, level)
 
 
 def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
@@ -371,13 +384,13 @@ def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
         return None
     return Problem(
         entry.id,
-        f"the symbolic link leads out of the folder, to {printable_id(os.path.normpath(target))}",
+        f"the symbolic link leads out of the folder, to {escape_id(os.path.normpath(target))}",
         "Add the link's target as a separate source, or add the link to `ignore`.",
         subtree=is_folder,
     )
 
 
-def _too_deep(id_: str) -> Problem:
+def _report_too_deep(id_: str) -> Problem:
     return Problem(
         id_[:MAX_ID_CHARACTERS],
         f"the folder is more than {MAX_DEPTH:,} levels deep, or its path has more than "
@@ -393,26 +406,26 @@ def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
         if isinstance(error, PermissionError)
         else "The next scan tries again. Check the disk if the error persists."
     )
-    return Problem(printable_id(id_), _reason(error), hint, subtree)
+    return Problem(escape_id(id_), _describe_error(error), hint, subtree)
 
 
-def _reaches_below(found: Item | Problem | _Folder) -> bool:
+def _reaches_below(result: Item | Problem | _Folder) -> bool:
     """Whether the result concerns paths below its own path: it is a folder, or a problem with a
     subtree."""
-    return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
+    return isinstance(result, _Folder) or (isinstance(result, Problem) and result.subtree)
 
 
-def _scope_of(under: Sequence[str] | None) -> Scope:
+def _build_scope(under: Sequence[str] | None) -> Scope:
     """Convert ids to a tree of their path components.
 
-    >>> _scope_of(["a/b.md", "a/c", "d"])
+    >>> _build_scope(["a/b.md", "a/c", "d"])
     {'a': {'b.md': None, 'c': None}, 'd': None}
     """
     if under is None or "" in under:
         return None
     tree: dict[str, Scope] = {}
     for id_ in under:
-        *folders, name = _components(id_)
+        *folders, name = _split_components(id_)
         node: Scope = tree
         for part in folders:
             node = node.setdefault(part, {}) if node is not None else None
@@ -421,7 +434,7 @@ def _scope_of(under: Sequence[str] | None) -> Scope:
     return tree
 
 
-def _components(id_: str) -> list[str]:
+def _split_components(id_: str) -> list[str]:
     """Split an id into its path components. Raises ValueError unless it is a path below
     the root."""
     parts = id_.split("/")
@@ -430,7 +443,7 @@ def _components(id_: str) -> list[str]:
     return parts
 
 
-def _ids_beneath(root: str, paths: Sequence[Path]) -> frozenset[str]:
+def _find_ids_beneath(root: str, paths: Sequence[Path]) -> frozenset[str]:
     reals = (os.path.realpath(path) for path in paths)
     return frozenset(real[len(root) :].lstrip("/") for real in reals if _is_within(real, root))
 
@@ -439,7 +452,7 @@ def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _reason(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     """Return the system's error message. If the error concerns an ignore file, the message begins
     with the file's name."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]

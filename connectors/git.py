@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from subprocess import PIPE
 
-from connectors.git_program import TIP, BlobReader, Mirror, Repository, ask, branch_name
+from connectors.git_program import TIP, BlobReader, Mirror, Repository, ask, check_branch_name
 from connectors.ignore import (
     MAX_IGNORE_FILE_BYTES,
     NOISE,
@@ -27,10 +27,10 @@ from connectors.ignore import (
     Patterns,
     Rules,
     TooManyPatterns,
-    patterns_in,
-    with_level,
+    add_level,
+    parse_patterns,
 )
-from connectors.media_type import kind_of_name, media_type
+from connectors.media_type import guess_media_type, name_kind
 from connectors.protocol import (
     HIDDEN_FOLDERS,
     SECRET,
@@ -45,9 +45,9 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    iso_date,
-    prefixes,
-    printable_id,
+    escape_id,
+    format_iso_date,
+    list_prefixes,
     vanished_error,
 )
 from connectors.regular_file import check_text
@@ -92,7 +92,7 @@ class _Change:
 
     @property
     def origin(self) -> dict[str, str]:
-        return {"author": self.author, "date": iso_date(self.date_ms), "commit": self.commit}
+        return {"author": self.author, "date": format_iso_date(self.date_ms), "commit": self.commit}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class _Rules:
     def wants(self, path: str) -> bool:
         folder = path.rpartition("/")[0]
         if folder not in self.hidden:
-            top = next((part for part in prefixes(folder) if self._hides(part, True)), None)
+            top = next((part for part in list_prefixes(folder) if self._hides(part, True)), None)
             self.hidden[folder] = top is not None
             if top and top not in self.counted:
                 self.counted.add(top)
@@ -117,18 +117,18 @@ class _Rules:
         if self.hidden[folder]:
             return False
         if self.rules.looks_secret(path, False):
-            self.left_out[SECRET + kind_of_name(path)] += 1
+            self.left_out[SECRET + name_kind(path)] += 1
             return False
         return not self._hides(path, False) and self.rules.includes(path)
 
     def _count_folder(self, folder: str) -> None:
         if self.rules.looks_secret(folder, True):
             self.left_out[SECRET_FOLDERS] += 1
-        elif self.rules.hides_for_dot(folder, True, _above(folder, self.levels)):
+        elif self.rules.hides_for_dot(folder, True, _select_levels_above(folder, self.levels)):
             self.left_out[HIDDEN_FOLDERS] += 1
 
     def _hides(self, path: str, is_folder: bool) -> bool:
-        return self.rules.hides(path, is_folder, _above(path, self.levels))
+        return self.rules.hides(path, is_folder, _select_levels_above(path, self.levels))
 
 
 class GitConnector:
@@ -140,8 +140,8 @@ class GitConnector:
     def __init__(self, origin: Mirror | Repository, settings: GitSettings) -> None:
         self._origin = origin
         self._settings = settings
-        self._branch = branch_name(settings.branch)
-        self._rules = settings.rules()
+        self._branch = check_branch_name(settings.branch)
+        self._rules = settings.build_rules()
         self._listed: tuple[str, ...] = ()  # the commits that the last listing covered
         self._changes_of: dict[str, _Change] | None = None  # the last change of each file
         self._blobs = BlobReader()
@@ -156,17 +156,17 @@ class GitConnector:
         self._blobs.close()
         origin = self._origin
         repository = origin.refresh(self._branch) if isinstance(origin, Mirror) else origin
-        tip = self._newest_commit(repository)
+        tip = self._find_newest_commit(repository)
         old = None if since is None else self._commit_of(since, repository, tip)
         if under is None:
             self._listed = (tip,) if old is None else (tip, f"^{old}")
             self._changes_of = None
         if tip != old:
             parts = Selection(under)
-            found = self._changes(repository, old, tip)
-            yield from (item for item in found if parts.has(item.id))
+            changes = self._list_changes(repository, old, tip)
+            yield from (item for item in changes if parts.has(item.id))
         if under is None:
-            yield Cursor(f"{tip} {self._fingerprint()}")
+            yield Cursor(f"{tip} {self._compute_fingerprint()}")
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`: read the listed blob, even if the branch has moved on."""
@@ -185,12 +185,12 @@ class GitConnector:
             )
         check_text(item.id, data)
         if self._changes_of is None:
-            self._changes_of = _last_changes(repository, self._listed) if self._listed else {}
+            self._changes_of = _find_last_changes(repository, self._listed) if self._listed else {}
         change = self._changes_of.get(item.id)
         return Fetched(
             data,
             item.revision,
-            media_type(item.id),
+            guess_media_type(item.id),
             origin=change.origin if change else {},
         )
 
@@ -198,7 +198,7 @@ class GitConnector:
         """End the git process that reads the blobs."""
         self._blobs.close()
 
-    def _newest_commit(self, repository: Repository) -> str:
+    def _find_newest_commit(self, repository: Repository) -> str:
         name = f"refs/heads/{self._branch}" if self._branch else "HEAD"
         if isinstance(self._origin, Mirror):
             name = TIP
@@ -206,7 +206,7 @@ class GitConnector:
             "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", accept=(0, 1)
         )
         if not commit:
-            raise repository.unavailable(
+            raise repository.unavailable_error(
                 f'the repository has no branch "{self._branch}"'
                 if self._branch
                 else "the repository has no commits",
@@ -219,12 +219,13 @@ class GitConnector:
         """Return the commit in the Cursor `since`. Raises CursorExpired if git cannot list the
         changes since that commit."""
         commit, _, fingerprint = since.partition(" ")
-        if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
+        if fingerprint != self._compute_fingerprint() or not _OBJECT_ID.fullmatch(commit):
             why = "the cursor is from another branch or other settings"
         elif not repository.succeeds("merge-base", "--is-ancestor", commit, tip):
             why = "the commit is too old, or is no longer on the branch"
         elif any(
-            _name(entry.path) == OWN_IGNORE_FILE for entry in _differences(repository, commit, tip)
+            _get_name(entry.path) == OWN_IGNORE_FILE
+            for entry in _list_differences(repository, commit, tip)
         ):
             why = f"a {OWN_IGNORE_FILE} file has changed since that commit"
         else:
@@ -235,18 +236,18 @@ class GitConnector:
             "The whole repository is listed instead. Unchanged files are not reread.",
         )
 
-    def _fingerprint(self) -> str:
+    def _compute_fingerprint(self) -> str:
         location = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
         return hashlib.sha256(
             f"{location} {self._settings} {SECRETS} {NOISE} .*/ counts secrets".encode()
         ).hexdigest()[:16]
 
-    def _changes(
+    def _list_changes(
         self, repository: Repository, old: str | None, new: str
     ) -> Iterator[Item | Problem | Gone]:
         rules = _Rules(self._rules, _read_levels(repository, new))
         if old is None:
-            files = _files(repository, new)
+            files = _list_files(repository, new)
             return self._list_all(files, rules)
         return self._list_changed(repository, old, new, rules)
 
@@ -261,15 +262,15 @@ class GitConnector:
     ) -> Iterator[Item | Problem | Gone]:
         process = repository.process("cat-file", "--batch-check=%(objectsize)", stdin=PIPE)
         with process as sizes:
-            for entry in _differences(repository, old, new):
+            for entry in _list_differences(repository, old, new):
                 if not rules.wants(entry.path):
                     continue
                 if not entry.is_file:
-                    yield Gone(printable_id(entry.path))
+                    yield Gone(escape_id(entry.path))
                     continue
                 size = ask(sizes, entry.blob)
                 if not size:
-                    raise repository.unavailable(
+                    raise repository.unavailable_error(
                         "git exited unexpectedly", "Run `git fsck` in the repository."
                     )
                 yield self._classify(entry, size.decode().strip())
@@ -277,7 +278,7 @@ class GitConnector:
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
         """Return the item or problem at an entry. `size` is the text that git prints: a number, or
         another word if a partial clone lacks the object."""
-        id_ = printable_id(entry.path)
+        id_ = escape_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "the file name is not UTF-8", "Rename the file in the repository.")
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
@@ -291,72 +292,72 @@ class GitConnector:
             return Problem(
                 id_, why, "Fetch the object: `git fsck` lists the objects that a clone lacks."
             )
-        if problem := self._settings.size_problem(id_, int(size)):
+        if problem := self._settings.describe_size_problem(id_, int(size)):
             return Problem(id_, *problem)
         return Item(id_, entry.blob)
 
 
-def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
+def _list_files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
     """Yield the files of a commit with their sizes, without submodules and symbolic links."""
-    for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
+    for record in repository.read_records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob, size = facts.decode().split()
-        entry = _Entry(_text(path), mode, blob)
+        entry = _Entry(_decode_path(path), mode, blob)
         if entry.is_file:
             yield entry, size
 
 
-def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
+def _list_differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
     """Yield the entries of commit `new` that differ from commit `old`. A deleted entry has mode
     0."""
-    found = repository.records(
+    records = repository.read_records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
     )
-    for facts in found:
+    for facts in records:
         _, mode, _, blob, _ = facts.decode().split(" ")
-        yield _Entry(_text(next(found)), mode, blob)
+        yield _Entry(_decode_path(next(records)), mode, blob)
 
 
 def _read_levels(repository: Repository, commit: str) -> dict[str, Level]:
     """Read the ignore files in a commit, by folder."""
     levels = {}
     blobs = BlobReader()
-    for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
+    for record in repository.read_records("ls-tree", "-r", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob = facts.decode().split()
-        entry = _Entry(_text(path), mode, blob)
-        if _name(entry.path) == OWN_IGNORE_FILE and entry.is_file:
+        entry = _Entry(_decode_path(path), mode, blob)
+        if _get_name(entry.path) == OWN_IGNORE_FILE and entry.is_file:
             base = entry.path.removesuffix(OWN_IGNORE_FILE)
             try:
                 data = blobs.read(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
             except ItemUnreadable as error:
-                raise repository.unavailable(
+                raise repository.unavailable_error(
                     f"{entry.path}: {error.why}", "Shorten this ignore file."
                 ) from error
             try:
-                levels[base] = Level(base, patterns_in(data), Patterns(()))
+                levels[base] = Level(base, parse_patterns(data), Patterns(()))
             except TooManyPatterns as error:
-                raise repository.unavailable(
+                raise repository.unavailable_error(
                     f"{entry.path}: {error.why}", "Shorten this ignore file."
                 ) from error
     blobs.close()
     for base, level in levels.items():
         try:
-            with_level(_above(base, levels), level)
+            add_level(_select_levels_above(base, levels), level)
         except TooManyPatterns as error:
-            raise repository.unavailable(
+            raise repository.unavailable_error(
                 f"{base}: {error.why}", "Shorten these ignore files."
             ) from error
     return levels
 
 
-def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
+def _select_levels_above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
     """Return the ignore files of the folders above a path, topmost first."""
-    bases = ("", *(f"{part}/" for part in prefixes(path.rstrip("/"))[:-1]))
+    bases = ("", *(f"{part}/" for part in list_prefixes(path.rstrip("/"))[:-1]))
     return tuple(levels[base] for base in bases if base in levels and base != path)
 
 
-def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
+def _find_last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
     """Return the commit that last changed each path on the branch.
 
     The newest `_DATED_COMMITS` commits are read, for at most `_DATES_LIMIT_S`, so paths may be
@@ -366,27 +367,27 @@ def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _
     # Dates are optional: they take at most a minute to read, and an error does not end the listing.
     with suppress(SourceUnavailable):
         limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
-        cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())
+        cut = limited.path / _decode_path(limited.run("rev-parse", "--git-path", "shallow").strip())
         edges = frozenset(cut.read_text().split()) if cut.exists() else frozenset()
         change: _Change | None = None
-        records = limited.records(
+        records = limited.read_records(
             "log", "--first-parent", "--diff-merges=first-parent", "--name-only", "--no-renames",
             "--no-show-signature", "--no-ext-diff", "-z", "--format=%x01%H %ct %an",
             f"--max-count={_DATED_COMMITS}", *commits, "--",
         )  # fmt: skip
         for record in records:
-            if found := _DATED.fullmatch(record):
-                commit, date_ms = found[1].decode(), int(found[2]) * 1000
-                author = found[3].decode("utf-8", "replace")
+            if match := _DATED.fullmatch(record):
+                commit, date_ms = match[1].decode(), int(match[2]) * 1000
+                author = match[3].decode("utf-8", "replace")
                 change = None if commit in edges else _Change(commit, author, date_ms)
             elif change is not None:
-                changes.setdefault(_text(record.removeprefix(b"\n")), change)
+                changes.setdefault(_decode_path(record.removeprefix(b"\n")), change)
     return changes
 
 
-def _name(path: str) -> str:
+def _get_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _text(path: bytes) -> str:
+def _decode_path(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")

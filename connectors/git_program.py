@@ -91,7 +91,7 @@ class Repository:
             process.communicate()
         return process.returncode == 0
 
-    def records(self, *arguments: str) -> Iterator[bytes]:
+    def read_records(self, *arguments: str) -> Iterator[bytes]:
         """Yield the NUL-terminated records that a command prints, while it runs.
 
         Raises SourceUnavailable after `MAX_RECORDS` records, and for a record of more than 8 KiB.
@@ -103,12 +103,12 @@ class Repository:
             while piece := process.stdout.read1(_PIECE_BYTES):  # type: ignore[attr-defined]
                 *parts, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
-                    raise self.unavailable(
+                    raise self.unavailable_error(
                         "the repository contains a path of more than 8 KiB", "Shorten that path."
                     )
                 count += len(parts)
                 if count > MAX_RECORDS:
-                    raise self.unavailable(
+                    raise self.unavailable_error(
                         f"the repository has more than {MAX_RECORDS:,} paths",
                         "Use a smaller repository.",
                     )
@@ -148,7 +148,7 @@ class Repository:
                         _close(stream)
                 process.wait()
             if expired.is_set():
-                raise self.unavailable(
+                raise self.unavailable_error(
                     f"git took longer than {self.limit_s:.0f} s",
                     "Check the network and the repository's size. The next scan tries again.",
                 )
@@ -158,7 +158,7 @@ class Repository:
                     errors.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace")
                 )
 
-    def unavailable(self, why: str, hint: str) -> SourceUnavailable:
+    def unavailable_error(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(f"Cannot read the repository {self.location}", why, hint)
 
     def _start(self, arguments: Sequence[str], stdin: int, errors: IO[bytes]) -> Process:
@@ -167,7 +167,7 @@ class Repository:
             return subprocess.Popen(
                 ["git", *settings, *arguments],
                 cwd=self.path,
-                env=self._environment(),
+                env=self._build_environment(),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -175,12 +175,14 @@ class Repository:
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             if self.path.is_dir():
-                raise self.unavailable("git is not installed", "Install git.") from error
-            raise self.unavailable(f"the folder {self.path} does not exist", _PLACE) from error
+                raise self.unavailable_error("git is not installed", "Install git.") from error
+            raise self.unavailable_error(
+                f"the folder {self.path} does not exist", _PLACE
+            ) from error
         except OSError as error:
-            raise self.unavailable((error.strerror or str(error)).lower(), _PLACE) from error
+            raise self.unavailable_error((error.strerror or str(error)).lower(), _PLACE) from error
 
-    def _environment(self) -> dict[str, str]:
+    def _build_environment(self) -> dict[str, str]:
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _INHERITED},
             "LC_ALL": "C",  # so that error messages are in English and can be compared
@@ -199,14 +201,14 @@ class Repository:
         }
 
     def _failure_error(self, message: str) -> SourceUnavailable:
-        known = message.lower()
+        text = message.lower()
         for signs, why, hint in _FAILURES:
-            if any(sign in known for sign in signs):
-                return self.unavailable(why, hint)
+            if any(sign in text for sign in signs):
+                return self.unavailable_error(why, hint)
         lines = [line.strip() for line in message.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
         why = "".join(c for c in errors[-1] if c.isprintable())[:300] if errors else "git failed"
-        return self.unavailable(why.rstrip("."), "The next scan tries again.")
+        return self.unavailable_error(why.rstrip("."), "The next scan tries again.")
 
 
 def ask(process: Process, object_id: str) -> bytes:
@@ -260,7 +262,7 @@ class BlobReader:
         data = process.stdout.read(size)
         process.stdout.read(1)  # the newline after the content
         if len(data) != size:
-            raise repository.unavailable(
+            raise repository.unavailable_error(
                 f"the object {blob} is truncated", "Run `git fsck` in the repository."
             )
         return data
@@ -341,11 +343,11 @@ _HELPER_SCRIPT = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\
 "$HOPSYNCD_GIT_USER" "${_TOKEN}"; }}; f'
 
 
-def protocol_of(url: str) -> str:
+def parse_protocol(url: str) -> str:
     """Return the protocol that git would use for `url`. Raises ValueError if hopsyncd does not
     allow git to use it.
 
-    >>> protocol_of("https://example.org/a.git"), protocol_of("git@example.org:a/b.git")
+    >>> parse_protocol("https://example.org/a.git"), parse_protocol("git@example.org:a/b.git")
     ('https', 'ssh')
     """
     if not url.isprintable() or " " in url or url.startswith("-"):
@@ -373,7 +375,7 @@ def protocol_of(url: str) -> str:
     return parts.scheme
 
 
-def branch_name(branch: str) -> str:
+def check_branch_name(branch: str) -> str:
     """Return the branch name unchanged if it is valid. Raises ValueError otherwise.
 
     An empty name is valid and stands for the repository's HEAD.
@@ -401,19 +403,21 @@ class Mirror:
     limit_s: float = LIMIT_S
 
     def __post_init__(self) -> None:
-        if self.token and protocol_of(self.url) != "https":
+        if self.token and parse_protocol(self.url) != "https":
             raise ValueError("a token requires an https:// address")
-        protocol_of(self.url)
+        parse_protocol(self.url)
 
     @property
     def repository(self) -> Repository:
         """Return the local mirror, which needs no network access. It may not exist yet."""
         return Repository(self.folder, self.url, self.limit_s)
 
-    def remote_access(self) -> Repository:
+    def prepare_remote_access(self) -> Repository:
         """Return the local mirror, set up for commands that access the remote repository."""
-        speaks = protocol_of(self.url)
-        return replace(self.repository, protocols=speaks, variables=self._credentials())
+        speaks = parse_protocol(self.url)
+        return replace(
+            self.repository, protocols=speaks, variables=self._build_credential_settings()
+        )
 
     def refresh(self, branch: str) -> Repository:
         """Fetch the newest commits of a branch. An empty name means the remote's HEAD.
@@ -428,30 +432,30 @@ class Mirror:
     def _fetch(self, branch: str) -> Repository:
         local = self.repository
         local.run("init", "--quiet", "--bare", "--template=")
-        for leftover in _leftovers(self.folder):
+        for leftover in _find_leftovers(self.folder):
             leftover.unlink(missing_ok=True)
         depth = (f"--depth={self.depth}",) if self.depth else ()
-        name = f"refs/heads/{branch_name(branch)}" if branch else "HEAD"
+        name = f"refs/heads/{check_branch_name(branch)}" if branch else "HEAD"
         try:
-            self.remote_access().run(
+            self.prepare_remote_access().run(
                 "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
                 *depth, "--", self.url, f"+{name}:{TIP}", look=self._check_size,
             )  # fmt: skip
             self._check_size()
         finally:
-            for leftover in _leftovers(self.folder):
+            for leftover in _find_leftovers(self.folder):
                 leftover.unlink(missing_ok=True)
         return local
 
     def _check_size(self) -> None:
-        size = sum(_size(path) for path in self.folder.glob("objects/**/*"))
+        size = sum(_measure_size(path) for path in self.folder.glob("objects/**/*"))
         if size > self.max_bytes:
-            raise self.repository.unavailable(
+            raise self.repository.unavailable_error(
                 f"the repository's objects take more than {self.max_bytes:,} bytes",
                 "Raise `max_repository_bytes` of this source in config.toml, or lower `depth`.",
             )
 
-    def _credentials(self) -> dict[str, str]:
+    def _build_credential_settings(self) -> dict[str, str]:
         """Return git settings with a credential helper that replies only to the remote's host.
 
         This keeps the token out of files and command lines.
@@ -480,14 +484,14 @@ def _lock_mirror(folder: Path) -> Iterator[None]:
         yield
 
 
-def _leftovers(folder: Path) -> Iterator[Path]:
+def _find_leftovers(folder: Path) -> Iterator[Path]:
     """Yield the files that a killed git process left behind: locks that block the next run, and
     partial packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 
 
-def _size(path: Path) -> int:
+def _measure_size(path: Path) -> int:
     try:
         return path.lstat().st_size
     except FileNotFoundError:  # git has renamed the file meanwhile

@@ -34,8 +34,8 @@ class Token:
     @property
     def href(self) -> str:
         """The address in the start tag of an `a` element, or an empty string for other tokens."""
-        found = _HREF.search(self.attributes)
-        address = (found[1] or found[2] or found[3] or "") if found else ""
+        match = _HREF.search(self.attributes)
+        address = (match[1] or match[2] or match[3] or "") if match else ""
         return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
 
     @property
@@ -48,7 +48,7 @@ class Token:
         return self.kind == "close"
 
 
-def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
+def tokenize_html(text: str, hidden: Set[str]) -> Iterator[Token]:
     """Yield the tokens of a page, without comments and without the content of `hidden` elements.
 
     An unclosed comment or hidden element extends to the end of the page. This takes linear time,
@@ -59,7 +59,7 @@ def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
         if start > place:
             yield Token("text", text[place:start], place)
         if text.startswith(("<!", "<?"), start):
-            place = _after_declaration(text, start)
+            place = _skip_declaration(text, start)
             continue
         name = _TAG_NAME.match(text, start)
         if not name:
@@ -68,27 +68,27 @@ def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
             continue
         rest = _TAG_REST.match(text, name.end()) if quotes_close else None
         quotes_close = rest is not None
-        place = rest.end() if rest else _after(text, ">", name.end())
+        place = rest.end() if rest else _skip_past(text, ">", name.end())
         tag, opens = name[1].lower(), text[start + 1] != "/"
         attributes = text[name.end() : place] if opens else ""
         yield Token("open" if opens else "close", tag, start, attributes)
         if tag in hidden and opens and text[place - 2] != "/":
-            place = _after_hidden(text, tag, place)
+            place = _skip_hidden(text, tag, place)
     if place < len(text):
         yield Token("text", text[place:], place)
 
 
-def _after(text: str, mark: str, start: int) -> int:
-    found = text.find(mark, start)
-    return len(text) if found < 0 else found + len(mark)
+def _skip_past(text: str, mark: str, start: int) -> int:
+    position = text.find(mark, start)
+    return len(text) if position < 0 else position + len(mark)
 
 
-def _after_declaration(text: str, start: int) -> int:
+def _skip_declaration(text: str, start: int) -> int:
     if text.startswith("<!--", start):
-        return _after(text, "-->", start + 2)
-    return _after(text, ">", start)
+        return _skip_past(text, "-->", start + 2)
+    return _skip_past(text, ">", start)
 
 
-def _after_hidden(text: str, tag: str, start: int) -> int:
-    found = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, start)
-    return found.end() if found else len(text)
+def _skip_hidden(text: str, tag: str, start: int) -> int:
+    match = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, start)
+    return match.end() if match else len(text)

@@ -172,15 +172,15 @@ def make_linear(regex: str) -> str:
     >>> make_linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
     """
-    within = _CLASSES.sub(lambda found: f"(?!/){found[1]}" if found[1] else found[0], regex)
-    found = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
-    if found is None:
+    within = _CLASSES.sub(lambda match: f"(?!/){match[1]}" if match[1] else match[0], regex)
+    match = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
+    if match is None:
         return regex
-    first, *others = found[2].split(_FOLDERS)
-    if not others:
-        return found[0]
-    *inner, last = others
-    begin = f"^(?>{'(?:.+?/)??' if found[1] else ''}{first}(?=/))"
+    first, *other_parts = match[2].split(_FOLDERS)
+    if not other_parts:
+        return match[0]
+    *inner, last = other_parts
+    begin = f"^(?>{'(?:.+?/)??' if match[1] else ''}{first}(?=/))"
     return begin + "".join(f"(?>(?:/.+?)??{part}(?=/))" for part in inner) + _FOLDERS + last
 
 
@@ -209,7 +209,7 @@ class Patterns:
         self._set(_parse(line) for line in lines)
 
     @classmethod
-    def of_file(cls, lines: Iterable[str]) -> "Patterns":
+    def parse_lines(cls, lines: Iterable[str]) -> "Patterns":
         """Parse the lines of an ignore file, and skip invalid lines like git. Raises
         TooManyPatterns."""
         # The last of several equal lines decides, so only the last line is kept.
@@ -230,20 +230,20 @@ class Patterns:
         return len(self._last_first)
 
     def _set(self, parsed: Iterable[_Parsed | None]) -> None:
-        self._last_first = tuple(reversed([found for found in parsed if found is not None]))
+        self._last_first = tuple(reversed([pattern for pattern in parsed if pattern is not None]))
 
-    def verdict(self, path: str, is_folder: bool) -> bool | None:
+    def judge(self, path: str, is_folder: bool) -> bool | None:
         """Return True if the patterns hide `path`, False if they include it again, None if none
         matches.
 
         The result says nothing about paths below `path`.
         """
-        line = _one_line(path)
+        line = _replace_newlines(path)
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
-                found = pattern.match_file(line)
+                match = pattern.match_file(line)
                 # If a group matched, the pattern matches only a folder above the path.
-                if found is not None and found.match.lastindex is None:
+                if match is not None and match.match.lastindex is None:
                     return pattern.include
         return None
 
@@ -258,7 +258,7 @@ class Level:
     git: Patterns
 
 
-def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
+def add_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
     """Return `above`, followed by the ignore files of a folder. Raises TooManyPatterns if the files
     have too many patterns in total."""
     levels = (*above, level) if level else above
@@ -305,11 +305,11 @@ class Rules:
         index_secrets: bool = False,
         not_secret: Sequence[str] = (),
     ) -> None:
-        wanted = [line for line in include if line not in NAMED]
-        Patterns(wanted)  # raises ValueError for an invalid pattern
-        self._dot_folders = _dot_names_in(wanted)
+        patterns = [line for line in include if line not in NAMED]
+        Patterns(patterns)  # raises ValueError for an invalid pattern
+        self._dot_folders = _select_dot_names(patterns)
         self._named = [NAMED[line] for line in include if line in NAMED]
-        self._include = GitIgnoreSpec.from_lines(wanted)
+        self._include = GitIgnoreSpec.from_lines(patterns)
         self._ignore = Patterns(ignore)
         self._deny = Patterns(deny)
         self._index_secrets = index_secrets
@@ -323,13 +323,13 @@ class Rules:
         """
         if self.forbids(id_, is_folder):
             return True
-        verdict = self._configured_verdict(id_, is_folder, levels)
+        verdict = self._judge_by_configuration(id_, is_folder, levels)
         if verdict is None and (
-            _NOISE_NAMES.has(_name(id_), is_folder) or self._is_dot_folder(id_, is_folder)
+            _NOISE_NAMES.has(_get_name(id_), is_folder) or self._is_dot_folder(id_, is_folder)
         ):
             verdict = True
         if verdict is None:
-            verdict = _deepest_verdict(
+            verdict = _find_deepest_verdict(
                 id_, is_folder, [(level.base, level.git) for level in levels]
             )
         return bool(verdict)
@@ -338,25 +338,25 @@ class Rules:
         """Whether a folder is hidden only because its name begins with a dot."""
         if not self._is_dot_folder(id_, is_folder) or self.forbids(id_, is_folder):
             return False
-        is_noise = _NOISE_NAMES.has(_name(id_), is_folder)
-        return not is_noise and self._configured_verdict(id_, is_folder, levels) is None
+        is_noise = _NOISE_NAMES.has(_get_name(id_), is_folder)
+        return not is_noise and self._judge_by_configuration(id_, is_folder, levels) is None
 
     def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
         """Whether a path is a folder whose name begins with a dot, and `include` does
         not name it."""
-        name = _name(id_)
+        name = _get_name(id_)
         if not is_folder or not name.startswith(".") or name == "..":
             return False
         return self._dot_folders is None or not self._dot_folders.has(name, is_folder)
 
-    def _configured_verdict(
+    def _judge_by_configuration(
         self, id_: str, is_folder: bool, levels: Sequence[Level]
     ) -> bool | None:
         """Return the verdict of the `ignore` setting or, if that setting does not match, of the
         `.hopsyncdignore` files."""
-        verdict = self._ignore.verdict(id_, is_folder)
+        verdict = self._ignore.judge(id_, is_folder)
         if verdict is None:
-            verdict = _deepest_verdict(
+            verdict = _find_deepest_verdict(
                 id_, is_folder, [(level.base, level.own) for level in levels]
             )
         return verdict
@@ -364,26 +364,26 @@ class Rules:
     def forbids(self, id_: str, is_folder: bool) -> bool:
         """Whether the path is a version control folder or a secret, which ignore files cannot
         include."""
-        name = _name(id_)
+        name = _get_name(id_)
         if name in VERSION_CONTROL:
             return True
         if self._index_secrets:
             return False
-        return bool(self._deny.verdict(id_, is_folder)) or self.looks_secret(id_, is_folder)
+        return bool(self._deny.judge(id_, is_folder)) or self.looks_secret(id_, is_folder)
 
     def looks_secret(self, id_: str, is_folder: bool) -> bool:
         """Whether the path is left out because its name is one of SECRETS."""
-        if self._index_secrets or not _SECRET_NAMES.has(_name(id_), is_folder):
+        if self._index_secrets or not _SECRET_NAMES.has(_get_name(id_), is_folder):
             return False
-        return not self._not_secret.verdict(id_, is_folder)
+        return not self._not_secret.judge(id_, is_folder)
 
     def includes(self, id_: str) -> bool:
         """Whether `include` matches the file. A pattern for a folder includes all files in it."""
-        verdict = self._include.check_file(_one_line(id_)).include
-        return any(known(id_) for known in self._named) if verdict is None else verdict
+        verdict = self._include.check_file(_replace_newlines(id_)).include
+        return any(is_named(id_) for is_named in self._named) if verdict is None else verdict
 
 
-def _dot_names_in(include: Sequence[str]) -> NameSet | None:
+def _select_dot_names(include: Sequence[str]) -> NameSet | None:
     """Return the set of names in an `include` list that begin with a dot, or None if there are
     none."""
     parts = (
@@ -424,15 +424,15 @@ def _read_patterns(folder: int, name: str) -> Patterns:
     if len(data) > MAX_IGNORE_FILE_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
     try:
-        return patterns_in(data)
+        return parse_patterns(data)
     except TooManyPatterns as error:
         raise OSError(error.errno, error.why, name) from error
 
 
 @lru_cache(maxsize=_KEPT_COMPILED)
-def patterns_in(data: bytes) -> Patterns:
+def parse_patterns(data: bytes) -> Patterns:
     """Parse the content of an ignore file. Raises TooManyPatterns."""
-    return Patterns.of_file(data.decode("utf-8-sig", "surrogateescape").split("\n"))
+    return Patterns.parse_lines(data.decode("utf-8-sig", "surrogateescape").split("\n"))
 
 
 def _may_be_pattern(line: str) -> bool:
@@ -452,32 +452,32 @@ def _parse(line: str) -> _Parsed | None:
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:
-        read = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
-        if read.include is None or read.regex is None:
+        pattern = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
+        if pattern.include is None or pattern.regex is None:
             return None
-        regex = make_linear(read.regex.pattern)
-        if regex == read.regex.pattern:
-            return read, folders_only
-        return GitIgnoreSpecPattern(re.compile(regex), read.include), folders_only
+        regex = make_linear(pattern.regex.pattern)
+        if regex == pattern.regex.pattern:
+            return pattern, folders_only
+        return GitIgnoreSpecPattern(re.compile(regex), pattern.include), folders_only
     except (ValueError, re.error) as error:
         raise ValueError(f"`{line}` is not a gitignore pattern") from error
 
 
-def _one_line(path: str) -> str:
+def _replace_newlines(path: str) -> str:
     """Replace newlines with NUL, which no path contains, because pathspec's expressions stop at
     newlines."""
     return path.replace("\n", "\0")
 
 
-def _deepest_verdict(
+def _find_deepest_verdict(
     id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]
 ) -> bool | None:
-    for base, found in reversed(patterns):
-        verdict = found.verdict(id_[len(base) :], is_folder)
+    for base, file_patterns in reversed(patterns):
+        verdict = file_patterns.judge(id_[len(base) :], is_folder)
         if verdict is not None:
             return verdict
     return None
 
 
-def _name(id_: str) -> str:
+def _get_name(id_: str) -> str:
     return id_.rpartition("/")[2]

@@ -2,7 +2,7 @@
 by default."""
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -67,7 +67,7 @@ _DATA: dict[str, str] = {
     ".vcf": "text/vcard",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
 }
-_SOURCE_SUFFIXES = _words(
+_SOURCE_SUFFIXES = _split_words(
     ".c .h .cc .cpp .cxx .hh .hpp .hxx .m .mm .cs .java .kt .kts .scala .groovy .go .rs .swift .zig"
     " .ts .mts .cts .tsx .vue .svelte .php .rb .pl .pm .lua .r"
     " .jl .hs .ml .mli .fs .fsx .ex .exs .erl .clj .cljs .el .lisp .scm .dart .nim .d .pas .f90 .f"
@@ -76,29 +76,29 @@ _SOURCE_SUFFIXES = _words(
 )
 
 # Files next to notes and web pages that only define their appearance.
-_SCRIPT_SUFFIXES = _words(".js .mjs .cjs .jsx .css .scss .less")
+_SCRIPT_SUFFIXES = _split_words(".js .mjs .cjs .jsx .css .scss .less")
 
-_TEXT_NAMES = _words(
+_TEXT_NAMES = _split_words(
     "readme license licence copying notice authors contributors changelog changes history news"
     " todo install maintainers thanks"
 )
-_SOURCE_NAMES = _words(
+_SOURCE_NAMES = _split_words(
     "makefile gnumakefile dockerfile containerfile vagrantfile jenkinsfile rakefile gemfile"
     " procfile justfile brewfile cmakelists.txt"
 )
 
 
-def media_type(name: str) -> str:
+def guess_media_type(name: str) -> str:
     """Return the MIME type that the last component of a path suggests. The default is `text/plain`.
 
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
     """
-    suffix = suffix_of(name)
+    suffix = get_suffix(name)
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
     return (
-        _known_type(name)
+        _find_known_type(name)
         or (_DOCUMENTS | _OLD_DOCUMENTS | _IMAGES | _TABLES | _DATA).get(suffix)
         or "text/plain"
     )
@@ -107,46 +107,46 @@ def media_type(name: str) -> str:
 def is_text_name(name: str) -> bool:
     """Whether the name suggests text for people: it has a known suffix, or is a known name without
     a suffix."""
-    return _known_type(name) is not None
+    return _find_known_type(name) is not None
 
 
 def is_script_name(name: str) -> bool:
     """Whether the name suggests a style sheet or a script of a web page."""
-    return suffix_of(name) in _SCRIPT_SUFFIXES
+    return get_suffix(name) in _SCRIPT_SUFFIXES
 
 
 def is_document_name(name: str) -> bool:
     """Whether the name suggests a PDF, an office document, a book, mail or a notebook."""
-    return suffix_of(name) in _DOCUMENTS
+    return get_suffix(name) in _DOCUMENTS
 
 
 def is_table_name(name: str) -> bool:
     """Whether the name suggests a table in a text file, such as CSV or TSV."""
-    return suffix_of(name) in _TABLES
+    return get_suffix(name) in _TABLES
 
 
 def is_image_name(name: str) -> bool:
     """Whether the name suggests a picture in which text can be recognized."""
-    return suffix_of(name) in _IMAGES
+    return get_suffix(name) in _IMAGES
 
 
-def _known_type(name: str) -> str | None:
+def _find_known_type(name: str) -> str | None:
     base = name.rpartition("/")[2].lower()
     if base in _SOURCE_NAMES:
         return "text/x-source"
     if base in _TEXT_NAMES:
         return "text/plain"
-    suffix = suffix_of(base)
+    suffix = get_suffix(base)
     return _BY_SUFFIX.get(suffix) or ("text/x-source" if suffix in _SOURCE_SUFFIXES else None)
 
 
-def kind_of_name(name: str) -> str:
+def name_kind(name: str) -> str:
     """Return the suffix under which a skipped file is counted: at most 20 characters, or "no
     suffix"."""
-    return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
+    return get_suffix(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 
 
-def suffix_of(name: str) -> str:
+def get_suffix(name: str) -> str:
     """Return the last dot of a name and the text after it, in lower case. Returns "" if the name
     begins with that dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")

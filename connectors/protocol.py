@@ -87,10 +87,10 @@ class Fetched:
     modified_ms: int | None = None
 
 
-def iso_date(unix_ms: int | None) -> str:
+def format_iso_date(unix_ms: int | None) -> str:
     """Format a time as ISO 8601 in UTC. Returns "" if the time is None or outside the calendar.
 
-    >>> iso_date(0)
+    >>> format_iso_date(0)
     '1970-01-01T00:00:00+00:00'
     """
     try:
@@ -176,7 +176,7 @@ def vanished_error(id_: str) -> ItemVanished:
     )
 
 
-def printable_id(text: str) -> str:
+def escape_id(text: str) -> str:
     """Replace each byte that is not UTF-8 with a backslash escape, so that `text` can be stored."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -194,18 +194,18 @@ class Selection:
 
     def __init__(self, under: Sequence[str] | None) -> None:
         self._wanted = frozenset(("",) if under is None else under)
-        self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
+        self._above = frozenset(folder for part in self._wanted for folder in list_prefixes(part))
 
     def has(self, id_: str) -> bool:
         """Whether the item is selected: it is a named item, or is below a named path."""
-        return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
+        return "" in self._wanted or any(part in self._wanted for part in list_prefixes(id_))
 
     def leads_to(self, folder: str) -> bool:
         """Whether the folder may contain selected items."""
         return folder in self._above or self.has(folder)
 
 
-def prefixes(path: str) -> list[str]:
+def list_prefixes(path: str) -> list[str]:
     """Return the paths of the folders above a path, topmost first, and the path itself.
 
     >>> prefixes("a/b/c.md"), prefixes("")
@@ -224,10 +224,10 @@ def mark_of(*settings: object) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
 
 
-def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """Yield a Cursor that contains `mark` and `known`. Yields nothing if its JSON would be longer
-    than a million characters."""
-    value = json.dumps([mark, known])
+def make_cursors(mark: str, known_states: Mapping[str, object]) -> Iterator[Cursor]:
+    """Yield a Cursor that contains `mark` and `known_states`. Yields nothing if its JSON
+    would be longer than a million characters."""
+    value = json.dumps([mark, known_states])
     if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)
 
@@ -246,9 +246,9 @@ def parse_known(since: str, mark: str, where: str, read: Callable[[Any], _T]) ->
 
     try:
         made_with, values = json.loads(since)
-        known = {str(name): read(value) for name, value in values.items()}
+        known_states = {str(name): read(value) for name, value in values.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise expired_error("the cursor cannot be read") from error
     if made_with != mark:
         raise expired_error("the settings of the source have changed")
-    return known
+    return known_states

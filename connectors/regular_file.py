@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from connectors.protocol import ItemUnreadable, ItemVanished, vanished_error
 
 ATTEMPTS = 3
@@ -42,7 +42,7 @@ class FileContent:
     modified_ms: int
 
 
-def revision_of(state: os.stat_result) -> str:
+def format_revision(state: os.stat_result) -> str:
     """Return a revision that changes with each write, even if the write keeps the size and restores
     the mtime.
 
@@ -83,10 +83,10 @@ def _try_to_read(root: str, id_: str, max_bytes: int) -> FileContent | None:
         after = os.fstat(handle)
     finally:
         os.close(handle)
-    if revision_of(before) != revision_of(after) or len(data) != after.st_size:
+    if format_revision(before) != format_revision(after) or len(data) != after.st_size:
         return None
     check_text(id_, data)
-    return FileContent(data, revision_of(after), after.st_mtime_ns // 1_000_000)
+    return FileContent(data, format_revision(after), after.st_mtime_ns // 1_000_000)
 
 
 def open_beneath(root: str, id_: str) -> int:
@@ -108,7 +108,7 @@ def open_beneath(root: str, id_: str) -> int:
 
 def check_text(id_: str, data: bytes) -> None:
     """Raise ItemUnreadable if a file with a text suffix has binary content."""
-    if not media_type(id_).startswith("text/"):
+    if not guess_media_type(id_).startswith("text/"):
         return
     if data.startswith(_COMPOUND_FILE):
         raise ItemUnreadable(
@@ -130,7 +130,7 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:SNIFF_BYTES] and not data.startswith(_UTF16_OR_32_MARKS)
 
 
-def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
+def describe_too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
         f"the document is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
         "Raise `max_bytes` of the source in config.toml, split the document or add it to `ignore`.",
@@ -139,7 +139,7 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
 
 def check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
     if size_bytes > max_bytes:
-        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size_bytes, max_bytes))
+        raise ItemUnreadable(f"Cannot read {id_!r}", *describe_too_large(size_bytes, max_bytes))
 
 
 def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
@@ -202,7 +202,7 @@ class OpenFolders:
             above, folder = next(reversed(self._open.items()))
         if above == id_:
             return folder
-        for end in _ends(id_, len(above)):
+        for end in _find_ends(id_, len(above)):
             start = len(above) + 1 if above else 0
             folder = os.open(id_[start:end], FOLDER_FLAGS, dir_fd=folder)
             above = id_[:end]
@@ -229,10 +229,10 @@ class OpenFolders:
             os.close(self._open.pop(deepest))
 
 
-def _ends(id_: str, start: int) -> list[int]:
+def _find_ends(id_: str, start: int) -> list[int]:
     """Return the end position of each path component after position `start`.
 
-    >>> _ends("a/bc/d", 1)
+    >>> _find_ends("a/bc/d", 1)
     [4, 6]
     """
     ends, end = [], id_.find("/", start + 1)

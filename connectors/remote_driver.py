@@ -37,10 +37,10 @@ _SECRET_OPTION = re.compile(
 _MOST_STUCK = 3
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """Return the address unchanged. Raises ValueError unless fsspec supports the address.
 
-    >>> checked_url("s3://bucket/notes")
+    >>> check_url("s3://bucket/notes")
     's3://bucket/notes'
     """
     import fsspec  # slow, and most commands do not need it
@@ -72,7 +72,7 @@ class Driver:
     _root: str = ""
     _stuck: list[threading.Thread] = field(default_factory=list, repr=False)
 
-    def root(self) -> str:
+    def get_root(self) -> str:
         """The driver's path for the URL, without a final `/`."""
         self._connect_once()
         return self._root
@@ -81,25 +81,25 @@ class Driver:
         """Clear the driver's cache of folders and files."""
         self._connect_once().invalidate_cache()
 
-    def names(self, folder: str) -> list[Facts]:
+    def list_facts(self, folder: str) -> list[Facts]:
         """Return the driver's information about each entry of a folder."""
         system = self._connect_once()
-        found = self._call_with_limit(lambda: system.ls(folder, detail=True))
-        if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
-            raise self.unavailable(
+        entries = self._call_with_limit(lambda: system.ls(folder, detail=True))
+        if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+            raise self.unavailable_error(
                 "the fsspec driver did not return a list of files", "Check `url` of this source."
             )
-        return found
+        return entries
 
-    def facts(self, path: str) -> Facts:
+    def read_facts(self, path: str) -> Facts:
         """Return the driver's information about a path. Call `forget` first for current facts."""
         system = self._connect_once()
-        found = self._call_with_limit(lambda: system.info(path))
-        if not _is_entry(found):
-            raise self.unavailable(
+        entry = self._call_with_limit(lambda: system.info(path))
+        if not _is_entry(entry):
+            raise self.unavailable_error(
                 "the fsspec driver did not describe a file", "Check `url` of this source."
             )
-        return dict(found)
+        return dict(entry)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         system = self._connect_once()
@@ -110,7 +110,7 @@ class Driver:
 
         return self._call_with_limit(read)
 
-    def unavailable(self, why: str, hint: str) -> SourceUnavailable:
+    def unavailable_error(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(f"Cannot read {self.url}", why, hint)
 
     def _connect_once(self) -> "AbstractFileSystem":
@@ -131,7 +131,7 @@ class Driver:
     def _call_with_limit(self, call: Callable[[], _T]) -> _T:
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= _MOST_STUCK:
-            raise self.unavailable(
+            raise self.unavailable_error(
                 "the server does not answer, and earlier requests are still pending",
                 "Restart hopsyncd if the error persists.",
             )
@@ -143,7 +143,7 @@ class Driver:
         except queue.Empty as late:
             self._stuck.append(thread)
             self._system = None
-            raise self.unavailable(
+            raise self.unavailable_error(
                 f"the server did not answer within {self.limit_s:.0f} s",
                 "Check the network, or raise `timeout_s`. The next scan tries again.",
             ) from late
@@ -157,14 +157,14 @@ class Driver:
         if isinstance(error, SourceUnavailable):
             return error
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        for secret in _secrets(self.options):
+        for secret in _find_secrets(self.options):
             why = why.replace(secret, "***")
         protocol = self.url.partition("://")[0]
         if not isinstance(error, ImportError):
             hint = "Check the network, `url` and `options`. The next scan tries again."
         else:
             hint = install_hint(protocol)
-        return self.unavailable("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
+        return self.unavailable_error("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
 
 
 def install_hint(protocol: str) -> str:
@@ -182,16 +182,16 @@ def _put_result(
         result.put((None, error))
 
 
-def _is_entry(found: object) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("name"), str)
+def _is_entry(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
 
 
-def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+def _find_secrets(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of options whose names suggest secrets, including those in nested options
     and lists."""
     for name, value in options.items():
         if isinstance(value, Mapping):
-            yield from _secrets(value)
+            yield from _find_secrets(value)
         elif _SECRET_OPTION.search(name):
             values = value if isinstance(value, list | tuple) else (value,)
             yield from (value for value in values if isinstance(value, str) and value)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 from connectors.ignore import DEFAULT_INCLUDE, TABLES, Rules
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.media_type import is_table_name
-from connectors.regular_file import too_large
+from connectors.regular_file import describe_too_large
 
 DEFAULT_MAX_BYTES = 10 * 1024 * 1024
 DEFAULT_MAX_PAGE_BYTES = 5 * 1024 * 1024
@@ -46,13 +46,13 @@ class FileSettings:
     not_secret: tuple[str, ...] = ()
     max_bytes: int = DEFAULT_MAX_BYTES
 
-    def size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
+    def describe_size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
         """Return why a file is too large and what to do, or None if it is not too large.
 
         The limit is lower for CSV and TSV files, unless a pattern in `include` names them.
         """
         if size_bytes > self.max_bytes:
-            return too_large(size_bytes, self.max_bytes)
+            return describe_too_large(size_bytes, self.max_bytes)
         if size_bytes <= MAX_TABLE_BYTES or not is_table_name(id_) or TABLES not in self.include:
             return None
         suffix = id_.lower().rpartition(".")[2]
@@ -64,7 +64,7 @@ class FileSettings:
             " the table to `ignore`.",
         )
 
-    def rules(self) -> Rules:
+    def build_rules(self) -> Rules:
         return Rules(self.include, self.ignore, self.deny, self.index_secrets, self.not_secret)
 
 
@@ -110,7 +110,7 @@ class WebSettings:
     allow_private: bool = False
 
 
-def address(text: str, base: str = "") -> str | None:
+def normalise_address(text: str, base: str = "") -> str | None:
     """Return a link as a canonical address without fragment, or None if it is not an http or https
     address.
 
@@ -132,14 +132,14 @@ def address(text: str, base: str = "") -> str | None:
     name = f"[{name}]" if ":" in name else name
     place = name if port in (None, _PORTS[scheme]) else f"{name}:{port}"
     path, query = quote(parts.path or "/", _SAFE), quote(parts.query, _SAFE)
-    found = urlunsplit((scheme, place, path, query, ""))
-    return found if len(found) <= _MAX_ADDRESS else None
+    url = urlunsplit((scheme, place, path, query, ""))
+    return url if len(url) <= _MAX_ADDRESS else None
 
 
-def host_of(url: str) -> str:
+def get_host(url: str) -> str:
     """Return the host and port that identify a site, without `www.`.
 
-    >>> host_of("https://www.example.org/a"), host_of("http://localhost:8080/")
+    >>> get_host("https://www.example.org/a"), get_host("http://localhost:8080/")
     ('example.org', 'localhost:8080')
     """
     return urlsplit(url).netloc.removeprefix("www.")
@@ -147,4 +147,4 @@ def host_of(url: str) -> str:
 
 def is_on_host(url: str, hosts: Sequence[str]) -> bool:
     """Whether the address is on one of the hosts, which may be shell patterns."""
-    return any(fnmatchcase(host_of(url), host) for host in hosts)
+    return any(fnmatchcase(get_host(url), host) for host in hosts)

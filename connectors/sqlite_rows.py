@@ -36,7 +36,7 @@ from connectors.protocol import (
     SourceUnavailable,
     mark_of,
 )
-from connectors.regular_file import too_large
+from connectors.regular_file import describe_too_large
 
 BUSY_S = 5.0
 LIST_S = 30.0
@@ -84,7 +84,7 @@ class Database:
                     yield connection
                 except (sqlite3.Error, MemoryError) as error:
                     if is_late():
-                        raise self._slow(limit_s) from error
+                        raise self._slow_error(limit_s) from error
                     raise
         except sqlite3.DataError as error:
             if "too big" in str(error):
@@ -93,7 +93,7 @@ class Database:
         except (OSError, sqlite3.Error, MemoryError) as error:
             raise SourceUnavailable(*self._describe_error(error)) from error
 
-    def unavailable(self, why: str, hint: str) -> SourceUnavailable:
+    def unavailable_error(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"Cannot list the database {self.path}",
             why,
@@ -102,12 +102,12 @@ class Database:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        before = self._state()
+        before = self._read_state()
         mode = "immutable=1" if before.is_at_rest(time.time()) else "mode=ro"
         with closing(self._connect_once(mode)) as connection:
             yield connection
-        if mode == "immutable=1" and self._state() != before:
-            raise self.unavailable(
+        if mode == "immutable=1" and self._read_state() != before:
+            raise self.unavailable_error(
                 "another program changed the file during the read", "The next scan tries again."
             )
 
@@ -139,20 +139,22 @@ class Database:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         return connection
 
-    def _state(self) -> "_State":
+    def _read_state(self) -> "_State":
         if not self.path.is_file():
             raise FileNotFoundError
         never = [os.path.realpath(folder) for folder in self.never]
         if any(Path(os.path.realpath(self.path)).is_relative_to(folder) for folder in never):
-            raise self.unavailable("the file is hopsyncd's own database", "Choose another file.")
-        found = self.path.stat()
+            raise self.unavailable_error(
+                "the file is hopsyncd's own database", "Choose another file."
+            )
+        status = self.path.stat()
         return _State(
-            (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+            (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
             any(Path(f"{self.path}{end}").exists() for end in ("-wal", "-journal")),
         )
 
-    def _slow(self, limit_s: float) -> SourceUnavailable:
-        return self.unavailable(
+    def _slow_error(self, limit_s: float) -> SourceUnavailable:
+        return self.unavailable_error(
             f"reading takes more than {limit_s:g} seconds",
             "Select fewer rows with `query`, or add an index on `key`.",
         )
@@ -169,7 +171,7 @@ class Database:
             (hint for part, hint in _HINTS.items() if part in why),
             "Correct `path`, or restore the file.",
         )
-        described = self.unavailable(why, hint)
+        described = self.unavailable_error(why, hint)
         return described.what, described.why, described.hint
 
 
@@ -299,37 +301,37 @@ class SqliteConnector:
         parts = Selection(under)
         try:
             with self._database.open_reading(self._list_s) as connection:
-                rows = connection.execute(self._select(self._listing_columns()))
-                found = self._distinct(map(self._classify, rows))
+                rows = connection.execute(self._select(self._list_columns()))
+                items = self._key_by_id(map(self._classify, rows))
         except TooBig:
             # One overlong row must not prevent others from being listed.
             with self._database.open_reading(self._list_s) as connection:
                 rows = connection.execute(self._select([]))
-                found = self._distinct([self._classify_alone(connection, row[0]) for row in rows])
-        yield from (row for row in found.values() if parts.has(row.id))
+                items = self._key_by_id([self._classify_alone(connection, row[0]) for row in rows])
+        yield from (row for row in items.values() if parts.has(row.id))
 
-    def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
+    def _key_by_id(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
         """Return the rows by id; a repeated id becomes a Problem. Raises SourceUnavailable if there
         are more than MAX_ROWS rows."""
-        found: dict[str, Item | Problem] = {}
+        items: dict[str, Item | Problem] = {}
         for count, row in enumerate(rows):
             if count >= MAX_ROWS:
-                raise self._database.unavailable(
+                raise self._database.unavailable_error(
                     f"the table or query has more than {MAX_ROWS:,} rows",
                     "Select fewer rows with `query`.",
                 )
-            is_new = row.id not in found
-            found[row.id] = (
+            is_new = row.id not in items
+            items[row.id] = (
                 row if is_new else Problem(row.id, "several rows have this key", _KEY_HINT)
             )
-        return found
+        return items
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`."""
         what = f"Cannot read row {item.id!r}"
         try:
             with self._database.open_reading(self._fetch_s) as connection:
-                row = self._row(connection, item.id)
+                row = self._read_row(connection, item.id)
         except TooBig as error:
             raise ItemUnreadable(what, error.why, error.hint) from error
         if row is None:
@@ -337,14 +339,14 @@ class SqliteConnector:
         title, updated, *texts = row
         data = _join_values(texts)
         if len(data) > self._settings.max_bytes:
-            raise ItemUnreadable(what, *too_large(len(data), self._settings.max_bytes))
-        revision = self._revision(updated, title, texts)
-        return Fetched(data, revision, self._settings.media_type, _text(title) or None)
+            raise ItemUnreadable(what, *describe_too_large(len(data), self._settings.max_bytes))
+        revision = self._compute_revision(updated, title, texts)
+        return Fetched(data, revision, self._settings.media_type, _to_text(title) or None)
 
     def close(self) -> None:
         """Do nothing: no resource stays open."""
 
-    def _listing_columns(self) -> list[str]:
+    def _list_columns(self) -> list[str]:
         settings = self._settings
         if not settings.updated:
             return [settings.title, "", *settings.text]
@@ -354,66 +356,66 @@ class SqliteConnector:
         """Return a SELECT statement for the key and these columns of all rows. An empty name
         selects NULL."""
         settings = self._settings
-        wanted = ", ".join(_column(name) if name else "NULL" for name in (settings.key, *columns))
+        names = ", ".join(_qualify(name) if name else "NULL" for name in (settings.key, *columns))
         rows = (
             f"({settings.query.rstrip().rstrip(';')})"
             if settings.query
             else _quote_name(settings.table)
         )
-        return f"SELECT {wanted} FROM {rows} AS r"
+        return f"SELECT {names} FROM {rows} AS r"
 
-    def _row(self, connection: sqlite3.Connection, id_: str) -> tuple[Any, ...] | None:
+    def _read_row(self, connection: sqlite3.Connection, id_: str) -> tuple[Any, ...] | None:
         settings = self._settings
         select = self._select([settings.title, settings.updated, *settings.text])
-        key = _column(settings.key)
+        key = _qualify(settings.key)
         # The first condition can use an index. A key of another type needs the second condition.
         for condition in (f"{key} = ?", f"CAST({key} AS TEXT) = ?"):
             for row in connection.execute(f"{select} WHERE {condition}", [id_]):
-                if _text(row[0]) == id_:
+                if _to_text(row[0]) == id_:
                     return tuple(row[1:])
         return None
 
     def _classify_alone(self, connection: sqlite3.Connection, key: object) -> Item | Problem:
         """Read a single row, and return its item or problem."""
-        id_ = _text(key)
+        id_ = _to_text(key)
         try:
-            row = self._row(connection, id_)
+            row = self._read_row(connection, id_)
         except sqlite3.DataError as error:
             if "too big" not in str(error):
                 raise
             return Problem(
-                _displayed_id(id_),
+                _format_id(id_),
                 f"the row is too large: more than {2 * self._settings.max_bytes:,} bytes; the limit"
                 f" is {self._settings.max_bytes:,}",
                 "Raise `max_bytes` of the source in config.toml, or exclude the row with `query`.",
             )
         if row is None:
-            return Problem(_displayed_id(id_), "the row cannot be found by its key", _KEY_HINT)
+            return Problem(_format_id(id_), "the row cannot be found by its key", _KEY_HINT)
         return self._classify((key, *row))
 
     def _classify(self, row: Sequence[Any]) -> Item | Problem:
         key, title, updated, *texts = row
-        id_ = _text(key)
+        id_ = _to_text(key)
         if not id_:
-            return Problem(_displayed_id(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
+            return Problem(_format_id(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
         if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
             why = f"the value of {self._settings.key!r} is longer than {MAX_KEY_BYTES:,} bytes"
-            return Problem(_displayed_id(id_), why, _KEY_HINT)
+            return Problem(_format_id(id_), why, _KEY_HINT)
         size_bytes = len(_join_values(texts))
         if size_bytes > self._settings.max_bytes:
-            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
-        return Item(id_, self._revision(updated, title, texts))
+            return Problem(id_, *describe_too_large(size_bytes, self._settings.max_bytes))
+        return Item(id_, self._compute_revision(updated, title, texts))
 
-    def _revision(self, updated: object, title: object, texts: Sequence[object]) -> str:
+    def _compute_revision(self, updated: object, title: object, texts: Sequence[object]) -> str:
         if self._settings.updated:
             return f"{self._mark} updated {updated!r}"
-        values = repr([self._mark, _text(title), *map(_text, texts)]).encode(
+        values = repr([self._mark, _to_text(title), *map(_to_text, texts)]).encode(
             "utf-8", "backslashreplace"
         )
         return hashlib.blake2b(values, digest_size=16).hexdigest()
 
 
-def _displayed_id(id_: str) -> str:
+def _format_id(id_: str) -> str:
     """Return the id to show in a Problem: shortened if it is too long, "(no key)" if it is
     empty."""
     if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
@@ -426,17 +428,17 @@ def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _column(name: str) -> str:
+def _qualify(name: str) -> str:
     return f"r.{_quote_name(name)}"
 
 
 def _join_values(values: Sequence[object]) -> bytes:
     """Join the non-empty values with a blank line between them."""
-    texts = [text for value in values if (text := _text(value))]
+    texts = [text for value in values if (text := _to_text(value))]
     return "\n\n".join(texts).encode("utf-8", "replace")
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Convert a SQLite value to text. A blob is decoded as UTF-8."""
     if value is None:
         return ""
@@ -455,7 +457,7 @@ class Table:
     title: str
 
 
-def tables_of(path: Path) -> list[Table]:
+def list_tables(path: Path) -> list[Table]:
     """Return the tables of a database by name, without SQLite's own tables. Raises
     SourceUnavailable."""
     with Database(path, _TABLES_BYTES).open_reading(FETCH_S) as connection:
@@ -463,7 +465,7 @@ def tables_of(path: Path) -> list[Table]:
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
             " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
         )
-        found = []
+        tables = []
         for (name,) in names.fetchall():
             columns = connection.execute(
                 "SELECT name, upper(type), pk FROM pragma_table_info(?) ORDER BY cid", [name]
@@ -474,11 +476,11 @@ def tables_of(path: Path) -> list[Table]:
                 " GROUP BY i.name HAVING count(*) = 1 ORDER BY 1",
                 [name],
             ).fetchall()
-            found.append(_table(name, columns, [row[0] for row in unique]))
-        return found
+            tables.append(_make_table(name, columns, [row[0] for row in unique]))
+        return tables
 
 
-def _table(name: str, columns: list[tuple[str, str, int]], unique: list[str]) -> Table:
+def _make_table(name: str, columns: list[tuple[str, str, int]], unique: list[str]) -> Table:
     primary = [column for column, _, position in columns if position]
     keys = primary if len(primary) == 1 else unique
     prose = [

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 import structlog
 
 from hopsyncd.api.access_guard import TeamPage, guard_daemon
-from hopsyncd.api.access_rules import Access, AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_rules import Access, AccessRules, list_rules_at_reload, list_rules_at_start
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
 from hopsyncd.api.audit import AUDIT_NAME, AuditLog
@@ -24,7 +24,7 @@ from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
 from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
-from hopsyncd.api.query_workers import query_workers
+from hopsyncd.api.query_workers import make_query_workers
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.server import open_listeners, serve, share_heap
 from hopsyncd.api.serving import (
@@ -36,29 +36,29 @@ from hopsyncd.api.serving import (
     ServingState,
     SourceNames,
     make_engine,
-    usage_of_sync,
+    make_sync_usage,
 )
-from hopsyncd.api.status_service import StatusService, now_ms
+from hopsyncd.api.status_service import StatusService, read_clock_ms
 from hopsyncd.api.supervisor import Supervisor, is_terminal, reload_at_hang_ups
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.api.watch_rights import Makers
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
-from hopsyncd.api.worker_pools import worker_pools
+from hopsyncd.api.worker_pools import make_worker_pools
 from hopsyncd.config.configuration import (
     INDEX_NAME,
     NEXT_INDEX_NAME,
     TEMPORARY_NAME,
     Config,
-    config_path,
+    find_config_path,
 )
 from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs
 from hopsyncd.config.privacy import (
     check_config_file,
     configure_daemon_logs,
+    create_own_folder,
     load_checked,
-    own_folder,
     use_own_temporary,
 )
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
@@ -89,8 +89,8 @@ from store.exceptions import ServerLost
 from store.open_database import hold_writer_lock, open_serving
 from store.operational import end_quarantine, end_waits, find_quarantined, put_quarantined
 from store.records import Version
-from store.sources import access_rules, put_access_rules
-from store.versions import head
+from store.sources import put_access_rules, read_access_rules
+from store.versions import read_head
 
 log = structlog.get_logger(__name__)
 
@@ -134,31 +134,30 @@ class Daemon:
         self._unavailable: dict[str, ReaderUnavailable] = {}  # failed readers, by media type
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
-        rules = AccessRules.from_config(config, access_rules(connection))
+        rules = AccessRules.from_config(config, read_access_rules(connection))
         models = load(config, find_generation_in_use(connection))
         for loaded in filter(None, (models, models.next)):
             require_same_model(connection, loaded.encoder)
-        engine = self._engine_of(config, models, rules)
+        engine = self._make_engine(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
         self.access = Access(lambda: self._serving.state.access)
-        self.audit = AuditLog(
-            config.daemon.data_dir / AUDIT_NAME, lambda: self._serving.state.config.audit
-        )
-        self._workers = query_workers(config, self._saved)
+        audit_file = config.daemon.data_dir / AUDIT_NAME
+        self.audit = AuditLog(audit_file, lambda: self._serving.state.config.audit)
+        self._workers = make_query_workers(config, self._saved)
         self._watched = WatchedQuestions(
             config.database,
             lambda: self._serving.state.answering,
             self._worker,
-            now_ms,
+            read_clock_ms,
             Makers.from_config(config, self.access, page),
             WatchActions(config.daemon.data_dir / ACTIONS_NAME),
         )
-        self._publisher = Publisher(self._serving, self._follower, self._watched, self._engine_of)
-        self.services = self._services_of(config, connection, metrics)
+        self._publisher = Publisher(self._serving, self._follower, self._watched, self._make_engine)
+        self.services = self._make_services(config, connection, metrics)
 
-    def _services_of(self, config: Config, connection: Connection, metrics: Metrics) -> Services:
+    def _make_services(self, config: Config, connection: Connection, metrics: Metrics) -> Services:
         serving, worker, follower = self._serving, self._worker, self._follower
-        newest = head(connection)
+        newest = read_head(connection)
         parts = DaemonParts(
             serving,
             # Any connection will do. On a server, refuse_gone() does nothing.
@@ -186,7 +185,7 @@ class Daemon:
             DescriptionService(),
         )
 
-    def _engine_of(self, config: Config, models: Models, rules: AccessRules) -> Engine:
+    def _make_engine(self, config: Config, models: Models, rules: AccessRules) -> Engine:
         copy = self._follower.copy if self._follower else None
         return make_engine(config, models, rules, copy, self._worker)
 
@@ -243,7 +242,7 @@ class Daemon:
     def _load_and_apply(self, new: Config) -> ConfigChange:
         models = self._models.load(self._serving.state, new)
         follow = partial(self._models.apply_following, self._serving, new, models)
-        follow = partial(follow, self._engine_of, self._watchers)
+        follow = partial(follow, self._make_engine, self._watchers)
         if self._follower and (following := self._follower.submit(follow)):
             return following.result()
         return self._worker.submit(lambda pipeline: self._apply(pipeline, new, models)).result()
@@ -264,13 +263,13 @@ class Daemon:
             )
             for source in config.sources
         }
-        chores = self._chores(config)
+        chores = self._list_chores(config)
         ended = [before[name] for name in {*applied.removed, *applied.changed, *re_added}]
         rewatched = {*before, *tasks}
         if config.watch == state.config.watch:
             rewatched = {*renewed, *applied.removed}
-        recorded = access_rules(self._connection)
-        ruled = rules_at_reload(recorded, state.config.sources, config.sources)
+        recorded = read_access_rules(self._connection)
+        ruled = list_rules_at_reload(recorded, state.config.sources, config.sources)
         put_access_rules(self._connection, ruled)
         self._serving.change(
             config=config,
@@ -279,7 +278,8 @@ class Daemon:
         )
         if models:
             self._models.retire(state.models)
-            self._serve_with(pipeline, models, self._writer_of(models), head(self._connection))
+            head, writer = read_head(self._connection), self._make_writer(models)
+            self._serve_with(pipeline, models, writer, head)
             self._plan_switch(pipeline, models)
         self._serving.state.access.warn_of_closed(config.sources)
         self._tasks = tasks
@@ -305,7 +305,7 @@ class Daemon:
         reloaded = replace(self._serving.state.reloaded, refused=str(error))
         self._serving.change(reloaded=reloaded)
 
-    def _chores(self, config: Config) -> Sequence[Chore]:
+    def _list_chores(self, config: Config) -> Sequence[Chore]:
         when = parse_gc_times(config)
         collecting = (Chore(GC, when, self._collect),) if when else ()
         return (*collecting, *self._backups.chores(config))
@@ -324,12 +324,12 @@ class Daemon:
         state, connection = self._serving.state, self._connection
         models = state.models.for_generation(find_generation_in_use(connection))
         if models is not state.models:  # an error occurred after the switch was committed
-            engine = self._engine_of(state.config, models, state.access)
+            engine = self._make_engine(state.config, models, state.access)
             self._serving.change(models=models, engine=engine)
             state = self._serving.state
         try:
             connection.acknowledge()
-            writer = self._writer_of(state.models)
+            writer = self._make_writer(state.models)
             if self._follower:
                 writer.adopt_index(*self._follower.hand_over())
             publisher.publish_stored(connection, writer)
@@ -349,7 +349,7 @@ class Daemon:
             source.name: make_task(connection, source, config) for source in config.sources
         }
         self._record_access()
-        return WritePath(path, list(self._tasks.values()), self._chores(config))
+        return WritePath(path, list(self._tasks.values()), self._list_chores(config))
 
     def _sync_by(self, writer: VersionWriter, interruptions: Interruptions) -> SourceSync:
         connection, config = self._connection, self._serving.state.config
@@ -357,7 +357,7 @@ class Daemon:
             interruptions.yield_to_edits,
             quarantined=find_quarantined(connection, READER),
             on_quarantine=lambda content, why: put_quarantined(
-                self._connection, content, READER, why, now_ms()
+                self._connection, content, READER, why, read_clock_ms()
             ),
             unavailable=self._unavailable,
             tesseract=create_tesseract(config),
@@ -367,11 +367,11 @@ class Daemon:
             writer=writer,
             passage_tokens=config.index.passage_tokens,
             batch_documents=config.index.batch_documents,
-            now_ms=now_ms,
+            now_ms=read_clock_ms,
             on_version=partial(self._publisher.publish, connection, writer),
             yield_to_edits=interruptions.yield_to_edits,
             is_awaited=interruptions.is_awaited,
-            new_usage=lambda: usage_of_sync(self._serving.state.config),
+            new_usage=lambda: make_sync_usage(self._serving.state.config),
             extract=self._extraction.extract,
             on_reading=self._serving.wake_models,
             on_idle=self._extraction.end_idle,
@@ -380,9 +380,9 @@ class Daemon:
 
     def _record_access(self) -> None:
         """Record the configuration's access rules in the database, and apply them."""
-        config, recorded = self._serving.state.config, access_rules(self._connection)
+        config, recorded = self._serving.state.config, read_access_rules(self._connection)
         is_shared = bool(config.store.url)
-        rules = rules_at_start(recorded, config.sources, is_shared=is_shared)
+        rules = list_rules_at_start(recorded, config.sources, is_shared=is_shared)
         put_access_rules(self._connection, rules)
         self._publisher.learn_access(self._connection)
         self._serving.state.access.warn_of_closed(config.sources)
@@ -394,13 +394,13 @@ class Daemon:
         if (following := models.next) is None:
             return
         require_same_model(self._connection, following.encoder)
-        open_writer = partial(self._writer_of, following, self._saved_next)
+        open_writer = partial(self._make_writer, following, self._saved_next)
         pipeline.switch = GenerationSwitch(self._connection, open_writer, pipeline.yield_to_edits)
-        pipeline.on_switch = lambda version: self._answer_by(
-            pipeline, following, self._writer_of(following), version
+        pipeline.on_switch = lambda version: self._switch_models(
+            pipeline, following, self._make_writer(following), version
         )
 
-    def _answer_by(
+    def _switch_models(
         self, pipeline: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
         """Use these models to answer and to write. They must have made the head `version`."""
@@ -413,20 +413,20 @@ class Daemon:
         state, connection = self._serving.state, self._connection
         require_same_model(connection, models.encoder)
         # Running requests keep their engine.
-        engine = self._engine_of(state.config, models, state.access)
+        engine = self._make_engine(state.config, models, state.access)
         if version:
             engine.publish(writer.make_snapshot(version))
         self._serving.change(models=models, engine=engine)
         pipeline.use_writer(writer, partial(self._publisher.publish, connection, writer))
 
-    def _writer_of(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
+    def _make_writer(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
         config = self._serving.state.config
         writer = VersionWriter(
             self._connection,
             models.maker,
             rules=identify_rules(config.index.passage_tokens, create_tesseract(config)),
             budget_factor=config.index.edge_budget_factor,
-            now_ms=now_ms,
+            now_ms=read_clock_ms,
             patience_s=_LLM_PATIENCE_S,
             saved=saved or self._saved,
         )
@@ -437,10 +437,10 @@ class Daemon:
         """Re-embed the head with the newer encoder, and use it. Runs on the writer's thread."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
-        writer = self._writer_of(newer)
+        writer = self._make_writer(newer)
         version, answer = switch_encoder(pipeline, writer, dry_run)
         if version:
-            self._answer_by(pipeline, newer, writer, version)
+            self._switch_models(pipeline, newer, writer, version)
         return answer
 
 
@@ -453,7 +453,7 @@ def run(
     """Run the daemon until SIGTERM or SIGINT. Raises any error that prevents the start.
 
     `on_listening` is called once the socket exists. Requests to the socket wait until the start is
-    complete. SIGHUP reloads the configuration from `config_path(config_file)`.
+    complete. SIGHUP reloads the configuration from `find_config_path(config_file)`.
     """
     configure_daemon_logs(config)
     supervisor = Supervisor()
@@ -464,8 +464,8 @@ def run(
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     share_heap()
     raise_descriptor_limit()
-    check_config_file(config_path(config_file))
-    own_folder(config.daemon.data_dir)
+    check_config_file(find_config_path(config_file))
+    create_own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners = open_listeners(stack, config)
         page = team_page(config)
@@ -478,10 +478,10 @@ def run(
         refuse_damaged(connection)
         log.info("loading models")
         # An explicit path, so that a file that is gone at a reload is an error, not the defaults.
-        file = config_path(config_file)
+        file = find_config_path(config_file)
         read_config = partial(load_checked, file)
         daemon = Daemon(config, connection, load, read_config, file, listeners.tls, page)
-        services, summary = daemon.services, daemon.services.status.summary
+        services, summary = daemon.services, daemon.services.status.summarise
         stack.callback(daemon.stop)
         daemon.start()
         daemon.wait_for_stored()
@@ -493,8 +493,8 @@ def run(
                 "no source is configured: `hopsyncd init --folder DIR` writes a configuration,"
                 " `hopsyncd add PATH` adds a source to it"
             )
-        app = make_app(services, worker_pools(config.limits, daemon.load))
+        app = make_app(services, make_worker_pools(config.limits, daemon.load))
         guard = guard_daemon(app, daemon.access, daemon.audit, config, listeners.tls, page)
-        whole = stack.enter_context(with_page(guard, config, config_file))
-        serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
+        whole_app = stack.enter_context(with_page(guard, config, config_file))
+        serve(whole_app, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

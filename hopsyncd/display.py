@@ -55,49 +55,49 @@ def show_cells(text: str) -> str:
     return text.replace(" | ", CELL_SHOWN)
 
 
-def title_of(passage: Mapping[str, Any]) -> str:
+def format_title(passage: Mapping[str, Any]) -> str:
     """Return the headings above a passage, or the name of its document if it has no heading.
 
-    >>> title_of({"heading": ["Ada", "Youth"], "document": "ada.md"})
+    >>> format_title({"heading": ["Ada", "Youth"], "document": "ada.md"})
     'Ada > Youth'
     """
-    return " > ".join(passage["heading"]) or document_name(passage)
+    return " > ".join(passage["heading"]) or format_document_name(passage)
 
 
-def document_title(passage: Mapping[str, Any]) -> str:
+def choose_document_title(passage: Mapping[str, Any]) -> str:
     """Return the title of a passage's document: the first heading above the passage, or else the
     document's name.
 
     The title of a mail is its subject and sender.
     """
-    name = document_name(passage)
+    name = format_document_name(passage)
     is_mail = name != passage["document"]
     return str(passage["heading"][0]) if passage["heading"] and not is_mail else name
 
 
-def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
+def format_document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
     """Return the name of a passage's document, as people see it.
 
     The name of a mail is its subject and sender. The name of any other document is its path. If
     `passage` has no `heading` of its own, pass it as `heading`. If `passage` has a `document_name`,
     this name is returned.
 
-    >>> document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
+    >>> format_document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
     'ada.md'
     >>> origin = {"author": "Ann Lee <ann@x.org>", "message_id": "1@x.org"}
-    >>> document_name({"heading": ["Dinner"], "document": "1@x.org", "origin": origin})
+    >>> format_document_name({"heading": ["Dinner"], "document": "1@x.org", "origin": origin})
     'Dinner (Ann Lee)'
     """
     above = passage.get("heading") if heading is None else heading
-    name = passage.get("document_name") or mail_name(passage.get("origin"), above)
+    name = passage.get("document_name") or format_mail_name(passage.get("origin"), above)
     return str(name or passage["document"])
 
 
-def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -> str | None:
+def format_mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -> str | None:
     """Return the subject and sender of a mail, given its origin and heading path. Returns None for
     other documents.
 
-    >>> mail_name({"author": "<ann@x.org>", "message_id": "1@x.org"}, [])
+    >>> format_mail_name({"author": "<ann@x.org>", "message_id": "1@x.org"}, [])
     'Mail without a subject (ann@x.org)'
     """
     if not (origin and origin.get("message_id")):
@@ -108,27 +108,28 @@ def mail_name(origin: Mapping[str, str] | None, heading: Sequence[str] | None) -
     return f"{subject} ({sender})" if sender and sender not in subject else subject
 
 
-def mail_subject(passage: Mapping[str, Any]) -> str:
+def find_mail_subject(passage: Mapping[str, Any]) -> str:
     """Return the subject of the mail that contains a passage, or "" for other documents."""
     is_mail = bool((passage.get("origin") or {}).get("message_id"))
     return str(passage["heading"][0]) if is_mail and passage["heading"] else ""
 
 
-def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
+def choose_hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
     """Return the words to show between the two ends of a hop, such as "links to". If `is_reversed`
     is true, the second end comes first.
 
-    >>> hop_verb("link"), hop_verb("link", is_reversed=True)
+    >>> choose_hop_verb("link"), choose_hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')
     """
     return HOP_VERBS[_REVERSED.get(asked_by, asked_by) if is_reversed else asked_by]
 
 
-def hop_reason(question: str) -> str:
+def explain_hop(question: str) -> str:
     """Return the reason for a hop: a name in both passages, the text of the link, or the question
     itself.
 
-    >>> [hop_reason(text) for text in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
+    >>> texts = "What is said of the Tiber?", "See Rome.", "Who signed it?"
+    >>> [explain_hop(text) for text in texts]
     ['the Tiber', '"Rome"', 'Who signed it?']
     """
     if match := _NAME_QUESTION.fullmatch(question):
@@ -165,7 +166,7 @@ def describe_doubt(passages: Sequence[Mapping[str, Any]]) -> str:
     return "These passages match your question only weakly." if "weak" in strengths else ""
 
 
-def plural(number: int, noun: str) -> str:
+def pluralise(number: int, noun: str) -> str:
     """Format a number with its noun.
 
     >>> plural(1, "passage"), plural(2000, "passage")
@@ -174,14 +175,15 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def relative_time(time: str | None, now: datetime | None = None) -> str:
+def format_relative_time(time: str | None, now: datetime | None = None) -> str:
     """Format a time of the API relative to `now` (default: the current time). A time more than a
     week away is shown as a local date and time.
 
     >>> noon = datetime.fromisoformat("2026-11-25T12:00:00+00:00")
-    >>> [relative_time(f"2026-11-25T{at}+00:00", noon) for at in ("11:59:40", "11:48", "15:00")]
+    >>> times = "11:59:40", "11:48", "15:00"
+    >>> [format_relative_time(f"2026-11-25T{time}+00:00", noon) for time in times]
     ['just now', '12 min ago', 'in 3 h']
-    >>> relative_time("2026-11-23T11:00:00+00:00", noon), relative_time(None)
+    >>> format_relative_time("2026-11-23T11:00:00+00:00", noon), format_relative_time(None)
     ('2 days ago', 'never')
     """
     if time is None:
@@ -198,18 +200,18 @@ def relative_time(time: str | None, now: datetime | None = None) -> str:
     elif distance_s < _DAY_S:
         text = f"{distance_s // _HOUR_S:.0f} h"
     else:
-        text = plural(int(distance_s // _DAY_S), "day")
+        text = pluralise(int(distance_s // _DAY_S), "day")
     return f"{text} ago" if away_s < 0 else f"in {text}"
 
 
-def full_time(time: str | None) -> str:
+def format_full_time(time: str | None) -> str:
     """Format a time of the API in the local time zone, to the second."""
     if time is None:
         return "never"
     return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a number of seconds as a rounded duration.
 
     >>> duration(42), duration(600), duration(9000)

@@ -59,11 +59,11 @@ class RepeatLimit:
             summaries = self._end_windows()
             if key not in self._messages and len(self._messages) >= MAX_MESSAGES:
                 key = (level, _OTHERS)
-            seen = self._messages.setdefault(key, _Message(self._clock()))
-            seen.count += 1
-            is_admitted = seen.count <= (MAX_INFORMATION if level == "info" else MAX_WARNINGS)
+            record = self._messages.setdefault(key, _Message(self._clock()))
+            record.count += 1
+            is_admitted = record.count <= (MAX_INFORMATION if level == "info" else MAX_WARNINGS)
             if not is_admitted:
-                seen.dropped += 1
+                record.dropped += 1
                 self._tell_later()
         for summary in summaries:
             self._tell(*summary)
@@ -138,11 +138,13 @@ class RotatingFile:
     Only the file's owner can read it.
     """
 
-    def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept: int = KEPT_FILES) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept_files: int = KEPT_FILES
+    ) -> None:
         """Open the file for appending, and create it if necessary. Raises OSError."""
         self._path = path
         self._max_bytes = max_bytes
-        self._kept = kept
+        self._kept = kept_files
         self._lock = threading.Lock()
         self._handle = self._open()
 
@@ -170,7 +172,10 @@ class RotatingFile:
         return os.open(self._path, flags, 0o600)
 
     def _rotate(self) -> None:
-        names = [self._path, *(self._numbered_path(number) for number in range(1, self._kept + 1))]
+        names = [
+            self._path,
+            *(self._make_numbered_path(number) for number in range(1, self._kept + 1)),
+        ]
         for newer, older in reversed([*pairwise(names)]):
             with suppress(FileNotFoundError):
                 newer.replace(older)
@@ -178,5 +183,5 @@ class RotatingFile:
         os.close(self._handle)
         self._handle = fresh
 
-    def _numbered_path(self, number: int) -> Path:
+    def _make_numbered_path(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

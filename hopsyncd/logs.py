@@ -18,7 +18,7 @@ import structlog
 
 from hopsyncd.errors import ConfigError
 from hopsyncd.log_limits import SUMMARY, LimitedEvents, LimitedRecords, RepeatLimit, RotatingFile
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 log = structlog.get_logger(__name__)
 
@@ -46,12 +46,12 @@ class _Output:
 
     def __init__(self, secrets: Iterable[str], file: RotatingFile | None = None) -> None:
         self._file = file
-        forms = {form for secret in secrets for form in _forms(secret)}
+        forms = {form for secret in secrets for form in _list_forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = printable(redact(self._secrets.sub(_REDACTED, text)), keep=_OF_RENDERERS)
+        text = make_printable(redact(self._secrets.sub(_REDACTED, text)), keep=_OF_RENDERERS)
         with suppress(OSError):
             (self._file or sys.stderr).write(text)
 
@@ -65,7 +65,7 @@ def redact(text: str) -> str:
     return _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
 
 
-def _forms(secret: str) -> Iterable[str]:
+def _list_forms(secret: str) -> Iterable[str]:
     """Return the forms in which a secret may appear: plain, in JSON, in a repr, or in a URL."""
     if len(secret) < _MIN_SECRET_CHARACTERS:
         return ()
@@ -88,8 +88,8 @@ def configure_logs(
     """
     at_terminal = file is None and sys.stderr.isatty()
     console = form == "console" or (form == "auto" and at_terminal)
-    stream = cast(TextIO, _Output(secrets, _file_at(file) if file else None))
-    before, render = _processors(console=console, journal=file is None and _is_journal())
+    stream = cast(TextIO, _Output(secrets, _get_file(file) if file else None))
+    before, render = _make_processors(console=console, journal=file is None and _is_journal())
     structlog.configure(
         processors=[LimitedEvents(_limit), *before, *render],
         wrapper_class=structlog.make_filtering_bound_logger(
@@ -117,7 +117,7 @@ def reopen_log_files() -> None:
             file.reopen()
 
 
-def _file_at(path: Path) -> RotatingFile:
+def _get_file(path: Path) -> RotatingFile:
     try:
         if path not in _files:
             _files[path] = RotatingFile(path)
@@ -130,7 +130,7 @@ def _file_at(path: Path) -> RotatingFile:
     return _files[path]
 
 
-def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:
+def _make_processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:
     """Return the processors that add to an event, and the processors that render it."""
     before: Processors = [
         structlog.contextvars.merge_contextvars,
@@ -138,7 +138,7 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
     ]
     if console:
         # By default structlog prints the local variables of a traceback, which have document text.
-        plain, colors = _plain_traceback, sys.stderr.isatty()
+        plain, colors = _write_plain_traceback, sys.stderr.isatty()
         render: Processors = [
             _escape_fields,
             structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain),
@@ -152,10 +152,10 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
     return before, render
 
 
-def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+def _write_plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, error)
-    stream.write(printable(text.getvalue(), keep="\n\t"))
+    stream.write(make_printable(text.getvalue(), keep="\n\t"))
 
 
 def _escape_fields(
@@ -167,7 +167,7 @@ def _escape_fields(
     This is not needed for JSON, which escapes control characters itself.
     """
     return {
-        key: printable(value) if isinstance(value, str) and key != "exception" else value
+        key: make_printable(value) if isinstance(value, str) and key != "exception" else value
         for key, value in event.items()
     }
 

@@ -12,17 +12,17 @@ _SEPARATORS = (0x2028, 0x2029)
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 
 
-def printable(text: str, keep: str = "") -> str:
+def make_printable(text: str, keep: str = "") -> str:
     """Escape the control characters in `text`, except the characters in `keep`.
 
     >>> printable("a\\x1b[2J\\n"), printable("b\\u202e\\n", keep="\\n")
     ('a\\\\x1b[2J\\\\n', 'b\\\\u202e\\n')
     """
-    return text if text.isprintable() else text.translate(_escapes(keep))
+    return text if text.isprintable() else text.translate(_make_escapes(keep))
 
 
 @cache
-def _escapes(keep: str) -> Mapping[int, str]:
+def _make_escapes(keep: str) -> Mapping[int, str]:
     return {
         code: chr(code).encode("unicode_escape").decode()
         for code in (*_CONTROLS, *_SEPARATORS, *_DIRECTIONS)

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.call import Call, call, event_method, send_method
+from hopsyncd.client.call import Call, call, make_event_method, make_send_method
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict
@@ -79,14 +79,14 @@ def _calls() -> Iterator[str]:
     yield 'class Methods:\n    """One method for each endpoint."""\n\n'
     # The streams first: within the class a name is its method once that is defined.
     yield from (
-        f"    {endpoint.operation}_events = event_method({endpoint.operation})\n"
+        f"    {endpoint.operation}_events = make_event_method({endpoint.operation})\n"
         for endpoint in ENDPOINTS
         if endpoint.streams
     )
     for endpoint in ENDPOINTS:
-        yield f"    {endpoint.operation} = send_method({endpoint.operation})\n"
+        yield f"    {endpoint.operation} = make_send_method({endpoint.operation})\n"
         if endpoint.may_accept:
-            yield f"    start_{endpoint.operation} = send_method(start_{endpoint.operation})\n"
+            yield f"    start_{endpoint.operation} = make_send_method(start_{endpoint.operation})\n"
 
 
 def _nested_models() -> dict[str, type[BaseModel]]:

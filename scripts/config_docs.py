@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hopsyncd.config.configuration import Config, shipped_text
+from hopsyncd.config.configuration import Config, read_shipped_text
 from hopsyncd.config.source_kinds import SOURCE_MODELS, FilesSource, PluginSource, SourceBase
 from hopsyncd.config.values import Section
 from scripts.generated_files import ROOT, write_or_check
@@ -63,7 +63,7 @@ def main() -> int:
 
 def page_text() -> str:
     """The page as Markdown. Raises LookupError for a key that config.toml does not explain."""
-    meanings = meanings_in(shipped_text())
+    meanings = meanings_in(read_shipped_text())
     parts = [_INTRODUCTION]
     for name, field in Config.model_fields.items():
         if isinstance(field.annotation, type):

@@ -166,7 +166,7 @@ def _data_strings(tree: ast.Module) -> set[int]:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="split")):
                 found.add(id(node.func.value))  # type: ignore[attr-defined]
-            case ast.Call(func=ast.Name(id="_words")):
+            case ast.Call(func=ast.Name(id="_split_words")):
                 found.update(map(id, node.args))
             case ast.Assign(targets=[ast.Name(id="_SYSTEM")]):
                 found.update(map(id, ast.walk(node.value)))

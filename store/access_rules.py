@@ -43,7 +43,7 @@ RESTORED = FolderClause(None, ())
 without `visible_to` does not open the source."""
 
 
-def access_rule_text(rule: AccessRule) -> str:
+def encode_access_rule(rule: AccessRule) -> str:
     """Encode a rule as text for the database."""
 
     def encode(clause: Clause) -> object:
@@ -86,7 +86,7 @@ def _read_viewers(value: Any) -> Viewers:
     return tuple(value)
 
 
-def entries_of(rule: AccessRule) -> list[str]:
+def list_entries(rule: AccessRule) -> list[str]:
     """Return every user and group that the rule names, possibly more than once."""
     lists = list[Viewers | None]()
     for clause in rule:
@@ -97,7 +97,7 @@ def entries_of(rule: AccessRule) -> list[str]:
     return [entry for viewers in lists for entry in viewers or ()]
 
 
-def hidden_by_rule(
+def find_hidden_folders(
     source: str, rule: AccessRule, matches: Callable[[Viewers], object]
 ) -> list[HiddenFolders] | None:
     """Return the folders that the rule hides from a caller, or None if the rule hides the whole
@@ -105,7 +105,7 @@ def hidden_by_rule(
 
     `matches` returns whether the caller is one of the given users or in one of the given groups.
     """
-    found = list[HiddenFolders]()
+    folders = list[HiddenFolders]()
     for clause in rule:
         if not isinstance(clause, FolderClause):
             if not matches(clause):
@@ -117,8 +117,8 @@ def hidden_by_rule(
             return None
         if any(decisions):
             patterns = tuple(pattern for pattern, _ in clause.paths)
-            found.append(HiddenFolders(source, patterns, decisions))
-    return found
+            folders.append(HiddenFolders(source, patterns, decisions))
+    return folders
 
 
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
@@ -126,24 +126,25 @@ def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
     return tuple(dict.fromkeys([*rule, *further]))
 
 
-def restored_rule(rule: AccessRule) -> AccessRule:
+def mark_restored(rule: AccessRule) -> AccessRule:
     """Mark a rule as coming from a restored backup, unless the rule hides nothing or admits only
     admins."""
     needs_no_mark = rule == OPEN or NOBODY[0] in rule
     return rule if needs_no_mark else narrow(rule, (RESTORED,))
 
 
-def without_restored(rule: AccessRule) -> AccessRule:
-    """Return the rule without the mark that `restored_rule` adds."""
+def unmark_restored(rule: AccessRule) -> AccessRule:
+    """Return the rule without the mark that `mark_restored` adds."""
     return tuple(clause for clause in rule if clause != RESTORED)
 
 
-def left_rule(known: AccessRule | None) -> AccessRule:
-    """Return the access rule for a source that was removed from the configuration. `known` is the
-    last rule recorded for the source, or None if there is none.
+def make_rule_for_removed(recorded_rule: AccessRule | None) -> AccessRule:
+    """Return the access rule for a source that was removed from the configuration.
+    `recorded_rule` is the last rule recorded for the source, or None if there is none.
 
-    If `known` admits all members, so does the result. Otherwise only admins may see the source.
+    If `recorded_rule` admits all members, so does the result. Otherwise only admins may see the
+    source.
     """
-    if known is None:
+    if recorded_rule is None:
         return NOBODY
-    return OPEN if known == OPEN else narrow(known, NOBODY)
+    return OPEN if recorded_rule == OPEN else narrow(recorded_rule, NOBODY)

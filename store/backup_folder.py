@@ -22,8 +22,8 @@ from store.contract import Connection
 from store.exceptions import BackupFailed
 from store.files import sync_folder, write_private
 from store.open_database import SCHEMA_VERSION, open_reader
-from store.space import backup
-from store.versions import head
+from store.space import copy_to_file
+from store.versions import read_head
 
 DATABASE, MANIFEST, CONFIG = "hopsyncd.db", "backup.json", "config.toml"
 _FORMAT = 1
@@ -76,12 +76,14 @@ def list_backups(folder: Path) -> list[Backup]:
     read."""
     if not folder.exists():
         return []
-    found = [
+    backups = [
         Backup(below, manifest)
         for below in folder.iterdir()
         if not below.name.startswith(".") and (manifest := _read_manifest(below))
     ]
-    return sorted(found, key=lambda backup: (backup.manifest.created_ms, backup.name), reverse=True)
+    return sorted(
+        backups, key=lambda backup: (backup.manifest.created_ms, backup.name), reverse=True
+    )
 
 
 def _read_manifest(folder: Path) -> Manifest | None:
@@ -116,7 +118,7 @@ def make_backup(
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _hold_folder(folder):
-            name = _free_name(folder, time_name(now_ms) + _REQUESTED * is_requested)
+            name = _free_name(folder, format_folder_name(now_ms) + _REQUESTED * is_requested)
             return _make(connection, folder, name, verify, now_ms, program, config_file)
     except OSError as error:
         raise _backup_error(folder, (error.strerror or str(error)).lower()) from error
@@ -138,7 +140,7 @@ def _make(
     part.mkdir(mode=0o700)
     try:
         copy = part / DATABASE
-        backup(connection, copy)
+        copy_to_file(connection, copy)
         manifest = _describe(copy, now_ms, program, verify)
         if config_file and config_file.is_file():
             write_private(part / CONFIG, config_file.read_bytes())
@@ -160,7 +162,7 @@ def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], No
     if digest_of(copy) != digest:
         raise _backup_error(copy.parent.parent, "the copy changed while it was verified")
     with closing(open_reader(copy)) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
     return Manifest(
         created_ms=now_ms,
         version=newest.id if newest else 0,
@@ -174,8 +176,8 @@ def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], No
 
 
 def digest_of(path: Path) -> str:
-    with path.open("rb") as opened:
-        return file_digest(opened, "sha256").hexdigest()
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def rotate(folder: Path, keep: int) -> list[str]:
@@ -185,9 +187,10 @@ def rotate(folder: Path, keep: int) -> list[str]:
     kept. Call this function only after a successful backup. Raises OSError.
     """
     removed = []
-    found = list_backups(folder)
+    backups = list_backups(folder)
     kinds = [
-        [backup for backup in found if backup.is_requested == wanted] for wanted in (False, True)
+        [backup for backup in backups if backup.is_requested == is_requested]
+        for is_requested in (False, True)
     ]
     for old in (old for kind in kinds for old in kind[max(keep, 1) :]):
         # a killed process leaves no incomplete backup in the list
@@ -199,7 +202,7 @@ def rotate(folder: Path, keep: int) -> list[str]:
 
 
 def _require_space(connection: Connection, folder: Path) -> None:
-    needed, free = connection.size_bytes() + _SPARE_BYTES, shutil.disk_usage(folder).free
+    needed, free = connection.measure_size() + _SPARE_BYTES, shutil.disk_usage(folder).free
     if free < needed:
         raise _backup_error(
             folder,
@@ -234,7 +237,7 @@ def _hold_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def time_name(now_ms: int) -> str:
+def format_folder_name(now_ms: int) -> str:
     """Format a time as the name of a backup's folder, such as 2026-11-26T03-00-00Z."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from store.contract import Connection
 from store.reads import read_links, read_names, read_properties
 from store.records import ALIVE, Link, PassageId
-from store.transactions import rewrites, version_digest
-from store.versions import version
+from store.transactions import compute_version_digest, count_rewrites
+from store.versions import read_version
 
 Integers = NDArray[np.int64]
 
@@ -152,34 +152,34 @@ class Stamp:
 
 def stamp(connection: Connection, number: int) -> Stamp:
     """Return the stamp for a copy of this version (0: an empty copy)."""
-    return Stamp(number, rewrites(connection), version_digest(connection, number))
+    return Stamp(number, count_rewrites(connection), compute_version_digest(connection, number))
 
 
-def changes(connection: Connection, after: int, until: int) -> Changes:
+def read_changes(connection: Connection, after: int, until: int) -> Changes:
     """Read the changes after version `after`, up to version `until`. Call this function inside a
     snapshot.
 
     Raises NoSuchVersion unless `until` is a kept version and `after` is 0 or a kept or collected
     version.
     """
-    version(connection, until)
-    since = last_kept_before(connection, after)
+    read_version(connection, until)
+    since = find_last_kept_before(connection, after)
     span = (after, until)
-    ended, begun = document_changes(connection, after, until)
+    ended, begun = read_document_changes(connection, after, until)
     return Changes(
         after,
         until,
         _read_ended(connection, "life", "passage", span),
         ended,
         _read_ended(connection, "match", "question", span),
-        _passages(connection, span),
+        _read_passages(connection, span),
         begun,
         _matches(connection, span),
         None if since is None else _read_left(connection, since, after),
     )
 
 
-def last_kept_before(connection: Connection, after: int) -> int | None:
+def find_last_kept_before(connection: Connection, after: int) -> int | None:
     """Return the newest kept version before `after` if `after` was collected, or 0 if no older
     version is kept.
 
@@ -189,7 +189,7 @@ def last_kept_before(connection: Connection, after: int) -> int | None:
         return None
     row = connection.execute("SELECT collected_ms FROM version WHERE id = ?", [after]).fetchone()
     if row is None or row[0] is None:
-        version(connection, after)
+        read_version(connection, after)
         return None
     newest_kept = "SELECT coalesce(max(id), 0) FROM version WHERE collected_ms IS NULL AND id < ?"
     return int(connection.execute(newest_kept, [after]).fetchone()[0])
@@ -198,10 +198,10 @@ def last_kept_before(connection: Connection, after: int) -> int | None:
 def read_left(connection: Connection, table: str, key: str, since: int, after: int) -> Integers:
     """Return the keys of the rows in force at `after` that began after `since`, in any order."""
     sql = (
-        f"SELECT t.{key} FROM {table} AS t {connection.dialect.indexed_by(f'{table}_born')}"
+        f"SELECT t.{key} FROM {table} AS t {connection.dialect.force_index(f'{table}_born')}"
         " WHERE t.born > ?1 AND t.born <= ?2 AND t.died > ?2"
     )
-    (keys,) = _columns(connection, sql, (since, after), (np.int64,))
+    (keys,) = _read_columns(connection, sql, (since, after), (np.int64,))
     return keys
 
 
@@ -214,12 +214,12 @@ def _read_left(connection: Connection, since: int, after: int) -> Left:
     )
 
 
-def document_changes(
+def read_document_changes(
     connection: Connection, after: int, until: int
 ) -> tuple[Ended, tuple[DocumentBegun, ...]]:
     """Read only the changes of documents: the revisions that ended and those that began."""
     span = (after, until)
-    return _read_ended(connection, "document", "id", span), _documents(connection, span)
+    return _read_ended(connection, "document", "id", span), _read_documents(connection, span)
 
 
 Span = tuple[int, int]
@@ -228,41 +228,41 @@ _BORN = "t.born > ?1 AND t.born <= ?2"
 _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
-def _begun_rows(connection: Connection, table: str, span: Span) -> str:
+def _select_begun_rows(connection: Connection, table: str, span: Span) -> str:
     """Return the FROM clause that reads a table's begun rows under the alias `t`. The clause uses
     the index on `born` unless all rows are read."""
     dialect = connection.dialect
-    return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
+    return f"{table} AS t {dialect.force_index(f'{table}_born') if span[0] else dialect.unindexed}"
 
 
 def _read_ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
     sql = (
         f"SELECT t.{key}, t.died FROM {table} AS t"
-        f" {connection.dialect.indexed_by(f'{table}_died')}"
+        f" {connection.dialect.force_index(f'{table}_died')}"
         f" WHERE t.died > ?1 AND t.died <= ?2 AND t.died < {ALIVE} AND t.born <= ?1"
     )
-    return Ended(*_columns(connection, sql, span, (np.int64,) * 2))
+    return Ended(*_read_columns(connection, sql, span, (np.int64,) * 2))
 
 
-def _passages(connection: Connection, span: Span) -> PassagesBegun:
+def _read_passages(connection: Connection, span: Span) -> PassagesBegun:
     sql = (
         f"SELECT t.passage, t.question_set, t.born, {_DIED}"
-        f" FROM {_begun_rows(connection, 'life', span)} WHERE {_BORN}"
+        f" FROM {_select_begun_rows(connection, 'life', span)} WHERE {_BORN}"
     )
-    return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 4))
+    return PassagesBegun(*_read_columns(connection, sql, span, (np.int64,) * 4))
 
 
 def _matches(connection: Connection, span: Span) -> MatchesBegun:
     sql = (
         f"SELECT t.question, t.target, t.similarity, t.born, {_DIED}"
-        f" FROM {_begun_rows(connection, 'match', span)} WHERE {_BORN}"
+        f" FROM {_select_begun_rows(connection, 'match', span)} WHERE {_BORN}"
     )
     types = (np.int64, np.int64, np.float64, np.int64, np.int64)
-    return MatchesBegun(*_columns(connection, sql, span, types))
+    return MatchesBegun(*_read_columns(connection, sql, span, types))
 
 
-def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
-    begun = f"{_begun_rows(connection, 'document', span)} {connection.dialect.first_join}"
+def _read_documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
+    begun = f"{_select_begun_rows(connection, 'document', span)} {connection.dialect.first_join}"
     rows = connection.execute(
         f"SELECT t.id, p.passage, p.links FROM {begun} placement AS p ON p.document = t.id"
         f" WHERE {_BORN} ORDER BY t.id, p.ordinal",
@@ -295,7 +295,7 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
     )
 
 
-def _columns(
+def _read_columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
     """Read rows into one array per column, in batches, because tuples of all rows would need ten

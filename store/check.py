@@ -11,18 +11,18 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, INTERVAL_KEYS
-from store.contract import Connection, Engine, server_of
+from store.contract import Connection, Engine, require_server
 from store.engines.sqlite import structure as sqlite
-from store.engines.sqlite.acknowledged import database_gone_error, state_of
+from store.engines.sqlite.acknowledged import database_gone_error, read_state
 from store.engines.sqlite.database import (
     SqliteError,
-    disk_failure,
     open_file,
+    to_disk_failure,
 )
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding, name_rows
 from store.transactions import snapshot
-from store.versions import head, kept_versions, version
+from store.versions import list_kept_versions, read_head, read_version
 
 Check = Callable[[Connection], Iterator[Finding]]
 OnCheck = Callable[[str], None]  # called with the name of each check before it runs
@@ -61,47 +61,52 @@ def run_checks(
 ) -> list[Finding]:
     """Run the checks on a single snapshot of the database, and return the problems found. If a
     check cannot read its rows, that is a finding too."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         with snapshot(connection):
             for check in checks:
-                on_check(_name(check))
-                found.extend(_run(connection, check))
+                on_check(_format_name(check))
+                findings.extend(_run(connection, check))
     except SqliteError as error:
         # On a damaged file, even ending a read transaction can fail.
-        found.append(_unreadable("file", error))
+        findings.append(_report_unreadable("file", error))
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    return found
+    return findings
 
 
 def _run(connection: Connection, check_: Check) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found.extend(check_(connection))
+        findings.extend(check_(connection))
     except UNREADABLE as error:
-        found.append(_unreadable(_name(check_), error))
-    return found
+        findings.append(_report_unreadable(_format_name(check_), error))
+    return findings
 
 
-def _name(check_: Check) -> str:
+def _format_name(check_: Check) -> str:
     return check_.__name__.lstrip("_").removeprefix("check_").replace("_", " ")
 
 
-def _unreadable(what: str, error: Exception) -> Finding:
+def _report_unreadable(what: str, error: Exception) -> Finding:
     return Finding("all rows can be read", what, str(error), RESTORE)
 
 
 def refuse_damaged(connection: Connection) -> None:
     """Raise NotADatabase if the file is too damaged to serve from."""
-    checks = (*_STRUCTURE_OF[connection.engine].opening, _versions, _interval_bounds, _head_counts)
-    found = run_checks(connection, checks)
-    if found:
-        others = len(found) - 1
-        more = f", and {others} more problem{'s' * (others > 1)}" if others else ""
+    checks = (
+        *_STRUCTURE_OF[connection.engine].opening,
+        _check_versions,
+        _check_interval_bounds,
+        _check_head_counts,
+    )
+    findings = run_checks(connection, checks)
+    if findings:
+        other_count = len(findings) - 1
+        suffix = f", and {other_count} more problem{'s' * (other_count > 1)}" if other_count else ""
         raise NotADatabase(
             "Cannot serve from the database",
-            f"the database is damaged: {found[0].where}: {found[0].detail}{more}",
+            f"the database is damaged: {findings[0].where}: {findings[0].detail}{suffix}",
             "Run `hopsyncd check --deep` to list all problems, then restore a backup. Without a"
             " backup, move the database away and start the daemon, which indexes the files again",
         )
@@ -118,10 +123,10 @@ def refuse_overwritten(connection: Connection) -> None:
     database, why = connection.opened.database, None
     try:
         with closing(open_file(database)) as fresh:
-            if state_of(fresh) != state_of(connection):
+            if read_state(fresh) != read_state(connection):
                 why = "the content of the file was replaced"
     except (StoreError, *UNREADABLE) as error:
-        if failure := disk_failure(error, f"Cannot use the database {database}"):
+        if failure := to_disk_failure(error, f"Cannot use the database {database}"):
             raise failure from error
         why = f"the file can no longer be read: {error}"
     if why:
@@ -143,14 +148,20 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
         return gone_
     except DiskFailure:
         pass  # the first error is the one to report
-    return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
+    return to_disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
 
 
-def _versions(connection: Connection) -> Iterator[Finding]:
-    numbers = kept_versions(connection)
+def _check_versions(connection: Connection) -> Iterator[Finding]:
+    numbers = list_kept_versions(connection)
     for number in numbers:
-        kept = version(connection, number)
-        counts = (kept.documents, kept.passages, kept.words, kept.matches, kept.edge_budget)
+        version_row = read_version(connection, number)
+        counts = (
+            version_row.documents,
+            version_row.passages,
+            version_row.words,
+            version_row.matches,
+            version_row.edge_budget,
+        )
         if number < 1 or min(counts) < 0:
             yield Finding(
                 "versions and their counts are positive",
@@ -168,11 +179,11 @@ def _versions(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _intervals(connection: Connection) -> Iterator[Finding]:
-    newest = head(connection)
+def _check_intervals(connection: Connection) -> Iterator[Finding]:
+    newest = read_head(connection)
     last = newest.id if newest else 0
     # A damaged file can contain texts in these integer columns.
-    wrong_types = connection.dialect.wrong_types("born", "died")
+    wrong_types = connection.dialect.match_wrong_types("born", "died")
     for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, died FROM {table}"
@@ -189,9 +200,9 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _interval_bounds(connection: Connection) -> Iterator[Finding]:
-    """Check intervals like `_intervals`, but faster: only the ends of the indexes are read."""
-    newest = head(connection)
+def _check_interval_bounds(connection: Connection) -> Iterator[Finding]:
+    """Check intervals like `_check_intervals`, but faster: read only the ends of the indexes."""
+    newest = read_head(connection)
     last = newest.id if newest else 0
     for table in INTERVAL_KEYS:
         first, latest, later = connection.execute(
@@ -209,7 +220,7 @@ def _interval_bounds(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _one_live_row(connection: Connection) -> Iterator[Finding]:
+def _check_one_live_row(connection: Connection) -> Iterator[Finding]:
     for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, count(*) FROM {table} WHERE died = {ALIVE}"
@@ -224,8 +235,8 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _head_counts(connection: Connection) -> Iterator[Finding]:
-    newest = head(connection)
+def _check_head_counts(connection: Connection) -> Iterator[Finding]:
+    newest = read_head(connection)
     if newest is None:
         return
     stated = {
@@ -252,24 +263,24 @@ def _format_key(key: Iterable[object]) -> str:
 
 
 _STRUCTURE: tuple[Check, ...] = (
-    _versions,
-    _intervals,
-    _one_live_row,
-    _head_counts,
+    _check_versions,
+    _check_intervals,
+    _check_one_live_row,
+    _check_head_counts,
 )
 
 
-def _server_structure(connection: Connection) -> Iterator[Finding]:
-    for detail in server_of(connection).findings():
+def _check_server_structure(connection: Connection) -> Iterator[Finding]:
+    for detail in require_server(connection).check_structure():
         yield Finding("the database's structure is sound", "database", detail, RESTORE)
 
 
-_SERVER_CHECKS: tuple[Check, ...] = (_server_structure,)
+_SERVER_CHECKS: tuple[Check, ...] = (_check_server_structure,)
 _STRUCTURE_OF: Mapping[Engine, _Structure] = {
     "sqlite": _Structure(
-        (sqlite.schema, sqlite.quick_integrity, sqlite.references),
-        (sqlite.schema, sqlite.integrity, sqlite.references),
-        (sqlite.schema, sqlite.small_tables),
+        (sqlite.check_schema, sqlite.check_quick_integrity, sqlite.check_references),
+        (sqlite.check_schema, sqlite.check_integrity, sqlite.check_references),
+        (sqlite.check_schema, sqlite.check_small_tables),
     ),
     "postgres": _Structure(_SERVER_CHECKS, _SERVER_CHECKS, _SERVER_CHECKS),
 }

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.content import full_text
+from store.content import build_full_text
 from store.contract import Connection
-from store.digests import stored_document_digest, stored_set_digest
+from store.digests import compute_stored_document_digest, compute_stored_set_digest
 from store.records import (
     GRID,
     REBUILD,
@@ -29,12 +29,12 @@ from store.records import (
     PassageId,
     SetId,
     Version,
+    compute_question_id,
+    compute_set_id,
     count_words,
     name_rows,
-    question_id,
-    set_id,
 )
-from store.versions import head, kept_versions, version
+from store.versions import list_kept_versions, read_head, read_version
 
 INTERVAL_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 _WEIGHTS = {
@@ -66,7 +66,7 @@ _OF_ITSELF = """
 Ranges = dict[int, list[tuple[int, int]]]
 
 
-def _no_overlaps(connection: Connection) -> Iterator[Finding]:
+def _check_no_overlaps(connection: Connection) -> Iterator[Finding]:
     for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, before FROM (SELECT {key}, born, max(died) OVER"
@@ -83,24 +83,26 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _passages_follow_documents(connection: Connection) -> Iterator[Finding]:
-    numbers = kept_versions(connection)
-    intervals = _ranges(
+def _check_passages_follow_documents(connection: Connection) -> Iterator[Finding]:
+    numbers = list_kept_versions(connection)
+    intervals = _merge_ranges(
         numbers, connection.execute("SELECT passage, born, died FROM life ORDER BY 1, 2")
     )
-    containing = _ranges(numbers, connection.execute(_HELD))
+    containing = _merge_ranges(numbers, connection.execute(_HELD))
     for passage in sorted(intervals.keys() | containing.keys()):
         if intervals.get(passage) != containing.get(passage):
             yield Finding(
                 "a passage is in force exactly while a document contains it",
                 f"passage interval {passage}",
-                f"the passage is in force in {_versions(numbers, intervals.get(passage, []))},"
-                f" but a document contains it in {_versions(numbers, containing.get(passage, []))}",
+                "the passage is in force in"
+                f" {_format_versions(numbers, intervals.get(passage, []))},"
+                " but a document contains it in"
+                f" {_format_versions(numbers, containing.get(passage, []))}",
                 RESTORE,
             )
 
 
-def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
+def _merge_ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
     """Convert the (passage, born, died) rows to merged half-open ranges of indexes into `numbers`,
     for each passage.
 
@@ -111,20 +113,20 @@ def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
         first, last = bisect_left(numbers, born), bisect_left(numbers, died)
         if first >= last:
             continue
-        known = ranges[passage]
-        if known and first <= known[-1][1]:
-            known[-1] = (known[-1][0], max(known[-1][1], last))
+        passage_ranges = ranges[passage]
+        if passage_ranges and first <= passage_ranges[-1][1]:
+            passage_ranges[-1] = (passage_ranges[-1][0], max(passage_ranges[-1][1], last))
         else:
-            known.append((first, last))
+            passage_ranges.append((first, last))
     return dict(ranges)
 
 
-def _versions(numbers: list[int], ranges: list[tuple[int, int]]) -> str:
+def _format_versions(numbers: list[int], ranges: list[tuple[int, int]]) -> str:
     texts = (f"{numbers[first]} to {numbers[last - 1]}" for first, last in ranges)
     return ("versions " + ", ".join(texts)) if ranges else "no version"
 
 
-def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]:
+def _check_intervals_have_their_questions(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT l.id, l.passage, s.passage FROM life AS l"
         " JOIN question_set AS s ON s.id = l.question_set WHERE s.passage <> l.passage"
@@ -136,7 +138,7 @@ def _intervals_have_their_questions(connection: Connection) -> Iterator[Finding]
             f"the interval belongs to passage {passage}, but its questions to passage {other}",
             RESTORE,
         )
-    newest = head(connection)
+    newest = read_head(connection)
     strangers = connection.execute(
         "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
         " WHERE l.born <= ?1 AND ?1 < l.died AND s.recipe <> ?2",
@@ -171,12 +173,12 @@ def _matches_within_passages(connection: Connection) -> Iterator[Finding]:
         )
 
 
-def _counts(connection: Connection) -> Iterator[Finding]:
-    numbers = kept_versions(connection)
-    versions = [version(connection, number) for number in numbers]
+def _check_counts(connection: Connection) -> Iterator[Finding]:
+    numbers = list_kept_versions(connection)
+    versions = [read_version(connection, number) for number in numbers]
     for name, sql in _WEIGHTS.items():
-        found = _in_force(numbers, connection.execute(sql).fetchall())
-        for counted, count in zip(versions, found.tolist(), strict=True):
+        counts_in_force = _sum_weights_in_force(numbers, connection.execute(sql).fetchall())
+        for counted, count in zip(versions, counts_in_force.tolist(), strict=True):
             if getattr(counted, name) != count:
                 yield Finding(
                     "a version's counts equal its rows in force",
@@ -186,7 +188,9 @@ def _counts(connection: Connection) -> Iterator[Finding]:
                 )
 
 
-def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[np.int64]:
+def _sum_weights_in_force(
+    numbers: list[int], rows: list[tuple[int, int, int]]
+) -> NDArray[np.int64]:
     """Return the total weight of the (born, died, weight) rows in force at each version in
     `numbers`.
     """
@@ -198,31 +202,31 @@ def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[n
     return sums
 
 
-def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
+def _check_edge_thresholds(connection: Connection) -> Iterator[Finding]:
     """Check all edge thresholds in one pass, applying the changes from each version to the next."""
     rows = connection.execute(
         "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
     ).fetchall()
     question, born, died = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3).T
     similarity = np.array([row[3] for row in rows], dtype=np.float64)
-    numbers = kept_versions(connection)
-    newest = head(connection)
+    numbers = list_kept_versions(connection)
+    newest = read_head(connection)
     ranking = _Ranking(question, similarity)
-    begins, ends = _by_version(numbers, born), _by_version(numbers, died)
+    begins, ends = _group_by_version(numbers, born), _group_by_version(numbers, died)
     for index, number in enumerate(numbers):
         ranking.change(ends[index], begins[index])
-        checked = version(connection, number)
-        wrong = ranking.threshold_fault(checked)
-        if wrong:
+        checked = read_version(connection, number)
+        fault = ranking.describe_threshold_fault(checked)
+        if fault:
             yield Finding(
                 "the edge threshold admits the number of matches in the edge budget",
                 f"version {number}",
-                f"{wrong}; the budget is {checked.edge_budget}",
+                f"{fault}; the budget is {checked.edge_budget}",
                 REBUILD if checked == newest else RESTORE,
             )
 
 
-def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _group_by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return, for each version in `numbers`, the indexes of the events that happened after the
     previous version and up to this version."""
     order = np.argsort(events, kind="stable")
@@ -253,7 +257,7 @@ class _Ranking:
             self._count += by * len(places)
             self._admitted += by * int(np.count_nonzero(places < self._position))
 
-    def threshold_fault(self, version: Version) -> str | None:
+    def describe_threshold_fault(self, version: Version) -> str | None:
         """Describe the error in a version's edge threshold, or return None if the threshold is
         correct.
         """
@@ -283,16 +287,16 @@ class _Ranking:
 
 
 GRAPH_CHECKS = (
-    _no_overlaps,
-    _passages_follow_documents,
-    _intervals_have_their_questions,
+    _check_no_overlaps,
+    _check_passages_follow_documents,
+    _check_intervals_have_their_questions,
     _matches_within_passages,
-    _counts,
-    _edge_thresholds,
+    _check_counts,
+    _check_edge_thresholds,
 )
 
 
-def _passages(connection: Connection) -> Iterator[Finding]:
+def _check_passages(connection: Connection) -> Iterator[Finding]:
     for row_id, heading, text, words in connection.execute(
         "SELECT id, heading, text, words FROM passage"
     ):
@@ -302,7 +306,7 @@ def _passages(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "a passage's id is the hash of its text", where, "the hash differs", RESTORE
             )
-        counted = count_words(full_text(passage))
+        counted = count_words(build_full_text(passage))
         if counted != words:
             yield Finding(
                 "a passage's word count is the number of its words",
@@ -312,31 +316,31 @@ def _passages(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _sets(connection: Connection) -> Iterator[Finding]:
+def _check_sets(connection: Connection) -> Iterator[Finding]:
     for row_id, passage, name, provisional, dimensions, vectors, digest in connection.execute(
         "SELECT s.id, s.passage, r.name, s.provisional, r.dimensions, s.vectors, s.digest"
         " FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
     ):
         where = f"question set {row_id}"
-        if set_id(PassageId(passage), name, provisional=bool(provisional)) != row_id:
+        if compute_set_id(PassageId(passage), name, provisional=bool(provisional)) != row_id:
             yield Finding(
                 "a set's id is the hash of its passage and generation settings",
                 where,
                 "the hash differs",
                 RESTORE,
             )
-        if stored_set_digest(connection, row_id, vectors) != digest:
+        if compute_stored_set_digest(connection, row_id, vectors) != digest:
             yield Finding(
                 "questions and vectors have their stored digest",
                 where,
                 "the digest differs",
                 RESTORE,
             )
-        yield from _vectors(where, vectors, dimensions)
-        yield from _questions(connection, row_id, len(vectors) // (2 * dimensions))
+        yield from _check_vectors(where, vectors, dimensions)
+        yield from _check_questions(connection, row_id, len(vectors) // (2 * dimensions))
 
 
-def _vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
+def _check_vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
     if not blob or len(blob) % (2 * dimensions):
         yield Finding(
             "the bytes of vectors are complete rows",
@@ -358,13 +362,13 @@ def _vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
         )
 
 
-def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Finding]:
+def _check_questions(connection: Connection, of_set: int, rows: int) -> Iterator[Finding]:
     for row_id, direction, ordinal, keywords, vector_row in connection.execute(
         "SELECT id, direction, ordinal, keywords, vector_row FROM question WHERE question_set = ?",
         [of_set],
     ):
         where = f"question {row_id}"
-        if question_id(SetId(of_set), Direction(direction), ordinal) != row_id:
+        if compute_question_id(SetId(of_set), Direction(direction), ordinal) != row_id:
             yield Finding(
                 "a question's id is the hash of its set and place",
                 where,
@@ -383,12 +387,12 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
             yield Finding("keywords are sorted and distinct", where, f"{keywords}", RESTORE)
 
 
-def _documents(connection: Connection) -> Iterator[Finding]:
+def _check_documents(connection: Connection) -> Iterator[Finding]:
     for row_id, digest, *columns in connection.execute(
         "SELECT id, digest, source, path, content, media_type, names, origin, properties"
         " FROM document"
     ):
-        if stored_document_digest(connection, row_id, tuple(columns)) != digest:
+        if compute_stored_document_digest(connection, row_id, tuple(columns)) != digest:
             yield Finding(
                 "a document and its occurrences have their stored digest",
                 f"document {row_id} ({columns[1]})",
@@ -397,4 +401,4 @@ def _documents(connection: Connection) -> Iterator[Finding]:
             )
 
 
-CONTENT_CHECKS = (_passages, _sets, _documents)
+CONTENT_CHECKS = (_check_passages, _check_sets, _check_documents)

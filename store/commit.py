@@ -8,10 +8,10 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from store.content import full_text
+from store.content import build_full_text
 from store.contract import Connection
-from store.digests import PLACE_COLUMNS, document_digest
-from store.reads import links_text, properties_text
+from store.digests import PLACE_COLUMNS, compute_document_digest
+from store.reads import encode_links, encode_properties
 from store.records import (
     ALIVE,
     Change,
@@ -24,8 +24,8 @@ from store.records import (
     Version,
     count_words,
 )
-from store.transactions import count_history_change, lost_version, transaction
-from store.versions import CHANGES, COLUMNS, head, version
+from store.transactions import count_history_change, read_lost_version, transaction
+from store.versions import CHANGES, COLUMNS, read_head, read_version
 
 _MATCHES_AT_ONCE = 1000  # matches ended or begun per statement
 
@@ -56,19 +56,21 @@ def commit_rebuilt_version(connection: Connection, change: Change, created_ms: i
             " WHERE id = ?",
             [number],
         )
-        return version(connection, number)
+        return read_version(connection, number)
 
 
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
     """Write a version like commit_version(), but inside the caller's transaction."""
-    before = head(connection)
-    number = max(before.id if before else 0, lost_version(connection)) + 1
+    before = read_head(connection)
+    number = max(before.id if before else 0, read_lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
     new_keys = [(new.source, new.path) for new in change.documents_new]
-    gone = sorted(set(change.documents_gone) - set(new_keys))
-    removed = _close_documents(connection, number, gone)
+    removed_documents = sorted(set(change.documents_gone) - set(new_keys))
+    removed = _close_documents(connection, number, removed_documents)
     replaced = _close_documents(connection, number, new_keys)
-    connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])
+    connection.executemany(
+        "DELETE FROM pin WHERE source = ? AND path = ?", [*removed_documents, *new_keys]
+    )
     connection.executemany(
         "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
     )
@@ -182,17 +184,17 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
         document.media_type,
         names,
         document.origin,
-        properties_text(document.properties),
+        encode_properties(document.properties),
     )
     places = [
-        (place.passage, place.first_line, place.last_line, links_text(place.links))
+        (place.passage, place.first_line, place.last_line, encode_links(place.links))
         for place in document.occurrences
     ]
     (row_id,) = connection.execute(
         "INSERT INTO document"
         " (source, path, content, media_type, names, origin, properties, born, died, digest)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        [*columns, number, ALIVE, document_digest(*columns, places)],
+        [*columns, number, ALIVE, compute_document_digest(*columns, places)],
     ).fetchone()
     connection.executemany(
         f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
@@ -202,7 +204,8 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
 
 def _count_words(connection: Connection, passages: Iterable[PassageId]) -> int:
     row = connection.execute(
-        f"SELECT coalesce(sum(words), 0) FROM passage WHERE id IN {connection.dialect.ids()}",
+        "SELECT coalesce(sum(words), 0) FROM passage"
+        f" WHERE id IN {connection.dialect.select_ids()}",
         [json.dumps(list(passages))],
     ).fetchone()
     return int(row[0])
@@ -246,6 +249,6 @@ def _change_matches(
 def _recount_words(connection: Connection) -> None:
     rows = connection.execute("SELECT id, heading, text, words FROM passage ORDER BY id")
     for row_id, heading, text, words in rows.fetchall():
-        counted = count_words(full_text(Passage(tuple(json.loads(heading)), text)))
+        counted = count_words(build_full_text(Passage(tuple(json.loads(heading)), text)))
         if counted != words:
             connection.execute("UPDATE passage SET words = ? WHERE id = ?", [counted, row_id])

@@ -14,7 +14,7 @@ from itertools import count, groupby
 import numpy as np
 
 from store.contract import Connection
-from store.digests import QUESTION_COLUMNS, set_digest
+from store.digests import QUESTION_COLUMNS, compute_set_digest
 from store.exceptions import ContentConflict
 from store.records import (
     Direction,
@@ -46,9 +46,9 @@ _QUESTIONS = """
 
 def register_generation(connection: Connection, generation: GenerationConfig) -> int:
     """Return the row id of these generation settings. New settings are stored first."""
-    known = find_generation_row(connection, generation.name)
-    if known is not None:
-        return known
+    known_row = find_generation_row(connection, generation.name)
+    if known_row is not None:
+        return known_row
     with transaction(connection):
         row = connection.execute(
             "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?) RETURNING id",
@@ -93,7 +93,7 @@ def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
     return GenerationConfig(*row)
 
 
-def stored_encoders(connection: Connection) -> list[str]:
+def list_encoders(connection: Connection) -> list[str]:
     """Return the names of the encoders used by any kept version."""
     rows = connection.execute(
         "SELECT DISTINCT r.encoder FROM version AS v JOIN recipe AS r ON r.id = v.recipe"
@@ -102,47 +102,47 @@ def stored_encoders(connection: Connection) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
+def read_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
     """Return the stored passages with these ids. Unknown ids are left out."""
     rows = connection.execute(
-        f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
+        f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.select_ids()}",
         [json.dumps(list(ids))],
     )
-    return {PassageId(row[0]): Passage(_heading(row[1]), row[2]) for row in rows}
+    return {PassageId(row[0]): Passage(_decode_heading(row[1]), row[2]) for row in rows}
 
 
 @lru_cache(maxsize=1 << 12)
-def _heading(column: str) -> tuple[str, ...]:
+def _decode_heading(column: str) -> tuple[str, ...]:
     """Decode a heading path. Passages with equal heading paths share one tuple."""
     return tuple(json.loads(column))
 
 
-def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
+def find_stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
     """Return the given ids for which a passage is stored."""
     return {PassageId(id_) for id_ in _find_ids(connection, "passage", ids)}
 
 
-def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
+def find_stored_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     """Return the given ids for which a question set is stored."""
     return {SetId(id_) for id_ in _find_ids(connection, "question_set", ids)}
 
 
 def _find_ids(connection: Connection, table: str, ids: Iterable[int]) -> list[int]:
-    sql = f"SELECT id FROM {table} WHERE id IN {connection.dialect.ids()}"
+    sql = f"SELECT id FROM {table} WHERE id IN {connection.dialect.select_ids()}"
     return [row[0] for row in connection.execute(sql, [json.dumps(list(ids))])]
 
 
-def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
+def find_sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
     """Return the given ids whose question set has vectors of this encoder, in ascending order."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
-        f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",
+        f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.select_ids('?2')} ORDER BY s.id",
         [encoder, json.dumps(ids)],
     )
     return [SetId(row[0]) for row in rows]
 
 
-def best_sets(
+def find_best_sets(
     connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
     """Return the best question set of each passage that was generated with the settings of row
@@ -153,7 +153,7 @@ def best_sets(
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
-        f" AND passage IN {connection.dialect.ids()} ORDER BY provisional DESC",
+        f" AND passage IN {connection.dialect.select_ids()} ORDER BY provisional DESC",
         [generation, json.dumps(list(passages))],
     )
     return {PassageId(row[0]): SetId(row[1]) for row in rows}
@@ -176,14 +176,14 @@ def put_content(
     passages = list[Passage]()
     added = list[QuestionSet]()
     with transaction(connection):
-        known = known_passages(connection, (passage.id for passage, _ in content))
-        sets = known_sets(connection, (questions.id for _, questions in content))
+        stored_ids = read_passages(connection, (passage.id for passage, _ in content))
+        sets = find_stored_sets(connection, (questions.id for _, questions in content))
         # in the order on disk
         for passage, questions in sorted(content, key=lambda pair: pair[1].id):
-            if passage.id not in known:
+            if passage.id not in stored_ids:
                 passages.append(passage)
-                known[passage.id] = passage
-            elif known[passage.id] != passage:
+                stored_ids[passage.id] = passage
+            elif stored_ids[passage.id] != passage:
                 raise ContentConflict(
                     f"Cannot store the passage {passage.id:016x}",
                     "a passage with another text has the same 63-bit id",
@@ -203,7 +203,7 @@ def put_content(
             )
 
 
-def counters(connection: Connection) -> dict[str, int]:
+def read_counters(connection: Connection) -> dict[str, int]:
     """Return the value of each counter by name. Counters start when the database is created."""
     rows = connection.execute("SELECT name, value FROM counter")
     totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
@@ -218,14 +218,14 @@ def _insert_passages(connection: Connection, passages: Sequence[Passage]) -> Non
                 passage.id,
                 json.dumps(passage.heading, ensure_ascii=False),
                 passage.text,
-                count_words(full_text(passage)),
+                count_words(build_full_text(passage)),
             )
             for passage in passages
         ],
     )
 
 
-def full_text(passage: Passage) -> str:
+def build_full_text(passage: Passage) -> str:
     """Return the text that full-text search indexes for a passage."""
     return " ".join([*passage.heading, passage.text])
 
@@ -235,8 +235,8 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
     questions = list[tuple[object, ...]]()
     for question_set in sets:
         vectors = question_set.vectors.astype("<i2").tobytes()
-        question_rows = _question_rows(question_set)
-        digest = set_digest(vectors, question_rows)
+        question_rows = _build_question_rows(question_set)
+        digest = compute_set_digest(vectors, question_rows)
         rows.append(
             (
                 question_set.id,
@@ -259,7 +259,7 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
     )
 
 
-def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
+def _build_question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
     """Return the questions as rows of QUESTION_COLUMNS, ordered by direction and ordinal."""
     ordinals = {direction: count() for direction in Direction}
     rows = [
@@ -276,7 +276,7 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
     return sorted(rows, key=lambda row: row[1:3])
 
 
-def question_texts(
+def read_question_texts(
     connection: Connection, ids: Iterable[QuestionId | None], passages: Iterable[PassageId]
 ) -> dict[QuestionId, str]:
     """Return the texts of these questions, which must be questions of the given passages. None
@@ -284,50 +284,52 @@ def question_texts(
 
     Questions have no index by id. They are found in the question sets of their passages.
     """
-    wanted = {id_ for id_ in ids if id_ is not None}
-    if not wanted:
+    known_ids = {id_ for id_ in ids if id_ is not None}
+    if not known_ids:
         return {}
     rows = connection.execute(
         f"SELECT q.id, q.text FROM question_set AS s {connection.dialect.first_join}"
         " question AS q ON q.question_set = s.id"
-        f" WHERE s.passage IN {connection.dialect.ids()}",
+        f" WHERE s.passage IN {connection.dialect.select_ids()}",
         [json.dumps([*passages])],
     )
-    return {QuestionId(row[0]): row[1] for row in rows if row[0] in wanted}
+    return {QuestionId(row[0]): row[1] for row in rows if row[0] in known_ids}
 
 
-def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
+def read_sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
     """Yield the question sets in force at a version, ordered by id."""
     rows = connection.execute(
         "SELECT question_set FROM life WHERE born <= ?1 AND ?1 < died", [version]
     ).fetchall()
-    yield from sets_by_id(connection, [SetId(row[0]) for row in rows])
+    yield from read_sets_by_id(connection, [SetId(row[0]) for row in rows])
 
 
-def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
+def read_sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
     """Yield the question sets with these ids, ordered by id. Unknown ids are left out."""
-    ascending, listed = sorted(set(ids)), connection.dialect.ids("?1")
+    ascending, listed = sorted(set(ids)), connection.dialect.select_ids("?1")
     for start in range(0, len(ascending), _SETS_AT_ONCE):
-        wanted = [json.dumps(ascending[start : start + _SETS_AT_ONCE])]
+        parameters = [json.dumps(ascending[start : start + _SETS_AT_ONCE])]
         questions = groupby(
-            connection.execute(_QUESTIONS.format(ids=listed), wanted), key=lambda row: row[0]
+            connection.execute(_QUESTIONS.format(ids=listed), parameters), key=lambda row: row[0]
         )
         pending = next(questions, None)
-        sets = connection.execute(_SETS.format(ids=listed), wanted)
+        sets = connection.execute(_SETS.format(ids=listed), parameters)
         for set_row, passage, blob, provisional, dimensions in sets:
             rows: tuple[Question, ...] = ()
             if pending is not None and pending[0] == set_row:
-                rows = tuple(_question(row) for row in pending[1])
+                rows = tuple(_decode_question(row) for row in pending[1])
                 pending = next(questions, None)
             vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
             yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
 
 
-def _question(row: tuple[int, int, int, str, str, int]) -> Question:
-    return Question(QuestionId(row[1]), _DIRECTIONS[row[2]], row[3], _keywords(row[4]), row[5])
+def _decode_question(row: tuple[int, int, int, str, str, int]) -> Question:
+    return Question(
+        QuestionId(row[1]), _DIRECTIONS[row[2]], row[3], _decode_keywords(row[4]), row[5]
+    )
 
 
 @lru_cache(maxsize=1 << 12)
-def _keywords(column: str) -> frozenset[str]:
+def _decode_keywords(column: str) -> frozenset[str]:
     """Decode a set of keywords. Questions with equal keywords share one set."""
     return frozenset(json.loads(column))

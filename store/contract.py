@@ -57,20 +57,20 @@ class Dialect(Protocol):
         """Return the longest path of a document that the engine can index, in bytes of UTF-8, or
         None if there is no limit."""
 
-    def indexed_by(self, index: str) -> str:
+    def force_index(self, index: str) -> str:
         """Return the clause after a table's name that makes SQLite use this index."""
 
-    def ids(self, parameter: str = ...) -> str:
+    def select_ids(self, parameter: str = ...) -> str:
         """Return a subquery that selects the integers in the JSON array bound to `parameter`."""
 
-    def names(self, parameter: str = ...) -> str:
+    def select_names(self, parameter: str = ...) -> str:
         """Return a subquery that selects the strings in the JSON array bound to `parameter`."""
 
     def list_rows(self, parameter: str, alias: str) -> str:
         """Return a FROM item named `alias` whose column `value` has the strings in the JSON array
         bound to `parameter`."""
 
-    def wrong_types(self, *columns: str) -> str:
+    def match_wrong_types(self, *columns: str) -> str:
         """Return a condition that is true if any of these columns contains a value that is not an
         integer.
         """
@@ -104,7 +104,7 @@ class Server(Protocol):
     def lock_table(self, table: str) -> None:
         """Prevent other sessions from changing the table until the current transaction ends."""
 
-    def findings(self) -> Iterator[str]:
+    def check_structure(self) -> Iterator[str]:
         """Yield a description of each problem with the structure of the database."""
 
 
@@ -123,7 +123,7 @@ class Connection(Protocol):
     def server(self) -> Server | None: ...
     @property
     def in_transaction(self) -> bool: ...
-    def size_bytes(self) -> int:
+    def measure_size(self) -> int:
         """The size of the database in bytes, without its log."""
 
     def drop_pages(self) -> None:
@@ -139,10 +139,10 @@ class Connection(Protocol):
     def begin_read(self) -> None:
         """Begin a transaction whose statements all read the same state."""
 
-    def without_reference_checks(self) -> AbstractContextManager[None]:
+    def skip_reference_checks(self) -> AbstractContextManager[None]:
         """Skip foreign key checks in the block if they are slow on this engine."""
 
-    def disk_failures(self) -> AbstractContextManager[None]:
+    def convert_disk_errors(self) -> AbstractContextManager[None]:
         """Convert the engine's disk errors in the block to DiskFailure."""
 
     def refuse_gone(self) -> None:
@@ -160,7 +160,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-def displayed_url(database: Database) -> str:
+def format_place(database: Database) -> str:
     """Return the path, or the URL without user name and password, to show to users."""
     if isinstance(database, Path):
         return str(database)
@@ -168,7 +168,7 @@ def displayed_url(database: Database) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def server_of(connection: Connection) -> Server:
+def require_server(connection: Connection) -> Server:
     """Return the server of a connection to a database server."""
     assert connection.server is not None, "the database is in a file"
     return connection.server

@@ -16,18 +16,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from store.changes import Stamp, last_kept_before, read_left, stamp
+from store.changes import Stamp, find_last_kept_before, read_left, stamp
 from store.contract import Connection
 from store.engines.sqlite.database import (
     FileConnection,
-    fresh_database,
     open_file,
+    open_fresh_database,
     unreadable_file,
 )
 from store.exceptions import ServerLost, StoreError
-from store.operational import kind_of_act
+from store.operational import reduce_act_to_kind
 from store.transactions import snapshot, transaction
-from store.versions import head
+from store.versions import read_head
 
 _BEFORE = (
     "source seen source_state recipe counter passage question_set question document placement"
@@ -56,38 +56,42 @@ def copy_database(
     If the target is already complete, nothing is written. This happens if an earlier copy was
     killed just before it ended. Raises StoreError if the target has other rows or versions.
     """
-    with closing(fresh_database()) as fresh, snapshot(source):
+    with closing(open_fresh_database()) as fresh, snapshot(source):
         columns = {
             table: [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
             for table in (*_BEFORE, *_WITH_VERSIONS)
         }
-        if head(target) is not None:
-            return _counts_if_copied(source, target, columns)
+        if read_head(target) is not None:
+            return _count_rows_if_copied(source, target, columns)
         for table in _BEFORE:
             report(table)
-            rows = _rows(source, table, columns[table])
+            rows = _read_rows(source, table, columns[table])
             for start in range(0, len(rows), _AT_ONCE):
                 with transaction(target):
                     _insert_rows(target, table, columns[table], rows[start : start + _AT_ONCE])
         with transaction(target):
             for table in _WITH_VERSIONS:
                 report(table)
-                _insert_rows(target, table, columns[table], _rows(source, table, columns[table]))
+                _insert_rows(
+                    target, table, columns[table], _read_rows(source, table, columns[table])
+                )
             counts = {table: _count(source, table) for table in columns}
-            found = {table: _count(target, table) for table in columns}
+            target_counts = {table: _count(target, table) for table in columns}
             # The target counts its own transactions.
-            wrong = [name for name in counts if name != "counter" and found[name] != counts[name]]
-            if wrong:
+            wrong_tables = [
+                name for name in counts if name != "counter" and target_counts[name] != counts[name]
+            ]
+            if wrong_tables:
                 raise StoreError(
                     "Cannot copy the database",
-                    f"the target has other rows: {', '.join(wrong)}",
+                    f"the target has other rows: {', '.join(wrong_tables)}",
                     "Choose an empty target",
                 )
             target.restart_sequences()
     return counts
 
 
-def _counts_if_copied(
+def _count_rows_if_copied(
     source: Connection, target: Connection, columns: Mapping[str, list[str]]
 ) -> dict[str, int]:
     """Count the rows by table if the target is a complete copy. Raises StoreError otherwise.
@@ -96,7 +100,7 @@ def _counts_if_copied(
     counts prove that an earlier copy was committed.
     """
     counts = {table: _count(source, table) for table in columns}
-    if _rows(source, "version", columns["version"]) != _rows(
+    if _read_rows(source, "version", columns["version"]) != _read_rows(
         target, "version", columns["version"]
     ) or any(
         _count(target, table) != count for table, count in counts.items() if table != "counter"
@@ -107,14 +111,15 @@ def _counts_if_copied(
     return counts
 
 
-def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[object, ...]]:
+def _read_rows(source: Connection, table: str, columns: list[str]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = source.execute(
         f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
     ).fetchall()
     if table == "watch":  # the copy must not contain programs or addresses
         act = columns.index("act")
         return [
-            (*row[:act], kind_of_act(cast(str | None, row[act])), *row[act + 1 :]) for row in rows
+            (*row[:act], reduce_act_to_kind(cast(str | None, row[act])), *row[act + 1 :])
+            for row in rows
         ]
     return rows
 
@@ -148,25 +153,27 @@ class LocalCopy:
         self._local = threading.local()
         self.lost: ServerLost | None = None  # the reason why the copy is used instead of the server
 
-    def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """Return the connection that `opened` returns, or a connection to the copy while the server
-        is unreachable.
+    def get_connection(
+        self, open_connection: Callable[[], Connection], number: int | None
+    ) -> Connection:
+        """Return the connection that `open_connection` returns, or a connection to the copy while
+        the server is unreachable.
 
         Raises ServerLost if the server is unreachable and the copy lacks version `number`, or if
         `number` is None.
         """
-        lost = self.lost  # read once, because another thread may reset it
-        if lost is None:
+        error_of_loss = self.lost  # read once, because another thread may reset it
+        if error_of_loss is None:
             try:
-                found = opened()
-                found.execute("SELECT 1")
-                return found
+                connection = open_connection()
+                connection.execute("SELECT 1")
+                return connection
             except ServerLost as error:
-                lost = self.lost = error
-        copy = self._reader() if number is not None else None
-        known = "SELECT 1 FROM version WHERE id = ?"
-        if copy is None or copy.execute(known, [number]).fetchone() is None:
-            raise lost.with_traceback(None)
+                error_of_loss = self.lost = error
+        copy = self._get_reader() if number is not None else None
+        select_version = "SELECT 1 FROM version WHERE id = ?"
+        if copy is None or copy.execute(select_version, [number]).fetchone() is None:
+            raise error_of_loss.with_traceback(None)
         return copy
 
     @property
@@ -183,7 +190,7 @@ class LocalCopy:
             self._copy_changes(connection, until)
 
     def _copy_changes(self, connection: Connection, until: int) -> None:
-        after = self._followed_version(connection)
+        after = self._read_followed_version(connection)
         if after is None:
             self.forget()
             self._make()
@@ -201,7 +208,7 @@ class LocalCopy:
         for end in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
-    def _followed_version(self, connection: Connection) -> int | None:
+    def _read_followed_version(self, connection: Connection) -> int | None:
         """Return the newest version in the copy, or None if the copy is missing or outdated."""
         if not self.exists:
             return None
@@ -214,19 +221,19 @@ class LocalCopy:
     def _make(self) -> None:
         """Create an empty copy with the tables of the database."""
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        with closing(fresh_database()) as fresh, closing(open_file(self._path, "rwc")) as copy:
+        with closing(open_fresh_database()) as fresh, closing(open_file(self._path, "rwc")) as copy:
             copy.execute("PRAGMA journal_mode = WAL")
             with transaction(copy):
                 for (sql,) in fresh.execute(
                     "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-                    f" AND tbl_name IN {copy.dialect.names()} ORDER BY type DESC",
+                    f" AND tbl_name IN {copy.dialect.select_names()} ORDER BY type DESC",
                     [json.dumps(_TABLES)],
                 ).fetchall():
                     copy.execute(sql)
                 copy.execute("CREATE INDEX life_of_set ON life (question_set)")
                 copy.execute("CREATE TABLE made (version, rewrites, digest)")
 
-    def _reader(self) -> FileConnection | None:
+    def _get_reader(self) -> FileConnection | None:
         """Return this thread's connection to the current copy, or None if there is no copy."""
         try:
             inode = self._path.stat().st_ino
@@ -234,8 +241,8 @@ class LocalCopy:
             return None
         if getattr(self._local, "inode", None) != inode:
             self._local.connection, self._local.inode = open_file(self._path), inode
-        found: FileConnection = self._local.connection
-        return found
+        connection: FileConnection = self._local.connection
+        return connection
 
 
 def _follow(record: Connection, copy: Connection, after: int, until: int) -> None:
@@ -243,7 +250,7 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
     for table in ("source", "recipe"):
         _copy_rows(record, copy, table, "0 = ?", [0])
     _copy_rows(record, copy, "version", "id = ?", [until])
-    since = last_kept_before(record, after)
+    since = find_last_kept_before(record, after)
     if since is not None:
         for table in ("document", "life"):
             _end_deleted(record, copy, table, since, after)
@@ -253,16 +260,18 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
         copy.executemany(
             f"UPDATE {table} SET died = ? WHERE id = ?", record.execute(ended, span).fetchall()
         )
-    for ids in _begun_ids(record, "document", after, until):
-        _copy_rows(record, copy, "document", f"id IN {record.dialect.ids()}", [ids])
-        _copy_rows(record, copy, "placement", f"document IN {record.dialect.ids()}", [ids])
-        placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.ids()}"
+    for ids in _list_begun_ids(record, "document", after, until):
+        _copy_rows(record, copy, "document", f"id IN {record.dialect.select_ids()}", [ids])
+        _copy_rows(record, copy, "placement", f"document IN {record.dialect.select_ids()}", [ids])
+        placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.select_ids()}"
         _copy_rows(record, copy, "passage", f"id IN ({placed})", [ids])
-    for ids in _begun_ids(record, "life", after, until):
-        _copy_rows(record, copy, "life", f"id IN {record.dialect.ids()}", [ids])
-        used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
-        _copy_rows(record, copy, "question_set", f"id IN ({used})", [ids])
-        _copy_rows(record, copy, "question", f"question_set IN ({used})", [ids])
+    for ids in _list_begun_ids(record, "life", after, until):
+        _copy_rows(record, copy, "life", f"id IN {record.dialect.select_ids()}", [ids])
+        select_used_sets = (
+            f"SELECT question_set FROM life WHERE id IN {record.dialect.select_ids()}"
+        )
+        _copy_rows(record, copy, "question_set", f"id IN ({select_used_sets})", [ids])
+        _copy_rows(record, copy, "question", f"question_set IN ({select_used_sets})", [ids])
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
@@ -271,12 +280,12 @@ def _end_deleted(record: Connection, copy: Connection, table: str, since: int, a
     left = json.dumps(read_left(record, table, "id", since, after).tolist())
     copy.execute(
         f"UPDATE {table} SET died = ? WHERE born > ? AND died > ?"
-        f" AND id NOT IN {copy.dialect.ids()}",
+        f" AND id NOT IN {copy.dialect.select_ids()}",
         [after + 1, since, after, left],
     )
 
 
-def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:
+def _list_begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:
     """Return, as JSON arrays, the ids of the rows that began after `after` and are in force at
     `until`.
     """
@@ -307,7 +316,7 @@ def _drop(copy: Connection, after: int) -> None:
     """Delete from the copy the versions before `after`, the rows that had ended by version `after`,
     and the content that only those rows used."""
     copy.execute("DELETE FROM version WHERE id < ?", [after])
-    placed = _ids(
+    placed = _list_ids(
         copy,
         "SELECT passage FROM placement WHERE document IN (SELECT id FROM document WHERE died <= ?)",
         after,
@@ -317,23 +326,23 @@ def _drop(copy: Connection, after: int) -> None:
     )
     copy.execute("DELETE FROM document WHERE died <= ?", [after])
     copy.execute(
-        f"DELETE FROM passage WHERE id IN {copy.dialect.ids()}"
+        f"DELETE FROM passage WHERE id IN {copy.dialect.select_ids()}"
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = passage.id)",
         [placed],
     )
-    used = _ids(copy, "SELECT question_set FROM life WHERE died <= ?", after)
+    used_ids = _list_ids(copy, "SELECT question_set FROM life WHERE died <= ?", after)
     copy.execute("DELETE FROM life WHERE died <= ?", [after])
     copy.execute(
-        f"DELETE FROM question_set WHERE id IN {copy.dialect.ids()}"
+        f"DELETE FROM question_set WHERE id IN {copy.dialect.select_ids()}"
         " AND NOT EXISTS (SELECT 1 FROM life WHERE question_set = question_set.id)",
-        [used],
+        [used_ids],
     )
     copy.execute(
-        f"DELETE FROM question WHERE question_set IN {copy.dialect.ids()}"
+        f"DELETE FROM question WHERE question_set IN {copy.dialect.select_ids()}"
         " AND NOT EXISTS (SELECT 1 FROM question_set AS s WHERE s.id = question_set)",
-        [used],
+        [used_ids],
     )
 
 
-def _ids(copy: Connection, sql: str, after: int) -> str:
+def _list_ids(copy: Connection, sql: str, after: int) -> str:
     return json.dumps([row[0] for row in copy.execute(sql, [after]).fetchall()])

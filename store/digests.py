@@ -8,7 +8,7 @@ their stored columns. The digest shows whether the content has changed since it 
 from collections.abc import Iterable, Sequence
 
 from store.contract import Connection
-from store.records import compact_json, content_hash
+from store.records import compact_json, hash_content
 
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"
@@ -19,13 +19,13 @@ _NO_ORIGIN = "{}"
 Row = Sequence[object]
 
 
-def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
+def compute_set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
     """Compute the digest of a question set from its vectors and its questions. A row of `questions`
     has the QUESTION_COLUMNS; order the rows by direction and ordinal."""
-    return content_hash(compact_json([list(row) for row in questions]) + vectors)
+    return hash_content(compact_json([list(row) for row in questions]) + vectors)
 
 
-def document_digest(
+def compute_document_digest(
     source: int,
     path: str,
     content: bytes,
@@ -43,22 +43,22 @@ def document_digest(
     """
     place_values = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
-    return content_hash(
+    return hash_content(
         compact_json([source, path, content.hex(), media_type, place_values, *more])
     )
 
 
-def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
+def compute_stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
     """Compute the digest of the stored question set with this row id and these vectors."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
         [row_id],
     )
-    return set_digest(vectors, questions)
+    return compute_set_digest(vectors, questions)
 
 
-def stored_document_digest(
+def compute_stored_document_digest(
     connection: Connection,
     row_id: int,
     columns: tuple[int, str, bytes, str, str, str, str],
@@ -69,7 +69,7 @@ def stored_document_digest(
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
-    return document_digest(*columns, places)
+    return compute_document_digest(*columns, places)
 
 
 def fill_digests(connection: Connection) -> None:
@@ -80,11 +80,11 @@ def fill_digests(connection: Connection) -> None:
         ).fetchone()[0]
         connection.execute(
             "UPDATE question_set SET digest = ? WHERE id = ?",
-            [stored_set_digest(connection, row_id, vectors), row_id],
+            [compute_stored_set_digest(connection, row_id, vectors), row_id],
         )
     documents = "SELECT id, source, path, content, media_type FROM document"
     for row_id, *columns in connection.execute(documents).fetchall():
-        digest = stored_document_digest(
+        digest = compute_stored_document_digest(
             connection, row_id, (*columns, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
         )
         connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])

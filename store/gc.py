@@ -26,7 +26,7 @@ from store.contract import Connection
 from store.records import ALIVE
 from store.space import shrink
 from store.transactions import transaction
-from store.versions import head, kept_versions
+from store.versions import list_kept_versions, read_head
 
 _DAY_MS = 86_400_000
 # Rows deleted per transaction. _ROWS_AT_ONCE is for documents, intervals and question sets.
@@ -112,14 +112,14 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
     """Count the rows that `collect` would delete, including rows left by an interrupted gc. Writes
     nothing."""
     versions = find_expired(connection, retention, now_ms)
-    gaps = _gaps(set(kept_versions(connection)) - set(versions))
+    gaps = _find_gaps(set(list_kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
     documents = _count(connection, "document", gaps)
-    passage_intervals = _dead_intervals(connection, gaps)
-    sets = _sets_used_only_by(connection, passage_intervals) | set(
+    passage_intervals = _find_dead_intervals(connection, gaps)
+    sets = _find_sets_used_only_by(connection, passage_intervals) | set(
         _list_expired_sets(connection, retention, now_ms)
     )
-    passages = _passages_without_sets(connection, sets)
+    passages = _find_passages_without_sets(connection, sets)
     return GcPlan(
         versions=tuple(versions),
         documents=documents,
@@ -129,7 +129,7 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
         question_sets=len(sets),
         bytes=matches * _MATCH_BYTES
         + (documents + len(passage_intervals)) * _ROW_BYTES
-        + _content_bytes(connection, sets, passages),
+        + _measure_content(connection, sets, passages),
     )
 
 
@@ -142,7 +142,7 @@ def collect(
     To stop early, `between` may raise an error. The next call of `collect` deletes the remaining
     rows.
     """
-    size = connection.size_bytes()
+    size = connection.measure_size()
     unused = find_unused_sets(connection, between)
     with transaction(connection):
         versions = find_expired(connection, retention, now_ms)
@@ -152,17 +152,19 @@ def collect(
         )
         _note_unused(connection, unused, now_ms)
     between()
-    gone = sweep(connection, between)
-    gone.update(drop_unused(connection, _list_expired_sets(connection, retention, now_ms), between))
+    deleted_counts = sweep(connection, between)
+    deleted_counts.update(
+        drop_unused(connection, _list_expired_sets(connection, retention, now_ms), between)
+    )
     shrink(connection, between)
     return GcResult(
         versions=tuple(versions),
-        documents=gone["documents"],
-        passage_intervals=gone["passage_intervals"],
-        matches=gone["matches"],
-        passages=gone["passages"],
-        question_sets=gone["question_sets"],
-        freed_bytes=size - connection.size_bytes(),
+        documents=deleted_counts["documents"],
+        passage_intervals=deleted_counts["passage_intervals"],
+        matches=deleted_counts["matches"],
+        passages=deleted_counts["passages"],
+        question_sets=deleted_counts["question_sets"],
+        freed_bytes=size - connection.measure_size(),
     )
 
 
@@ -170,30 +172,30 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
     """Delete the rows in force at no kept version, and their content. Returns the number of deleted
     rows by table.
     """
-    gone: Counter[str] = Counter()
+    deleted_counts: Counter[str] = Counter()
     for table, key, at_once, delete in _STEPS:
         # A dead row stays dead, whatever `between` commits, so one search is enough.
         dead = [
             row
-            for gap in _gaps(kept_versions(connection))
+            for gap in _find_gaps(list_kept_versions(connection))
             for row in connection.execute(f"SELECT {key} FROM {table} WHERE {_DEAD}", gap)
         ]
         for start in range(0, len(dead), at_once):
             with transaction_without_checks(connection):
-                gone.update(delete(connection, dead[start : start + at_once]))
+                deleted_counts.update(delete(connection, dead[start : start + at_once]))
             between()
-    return gone
+    return deleted_counts
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
     """Delete question sets like `drop_sets`, in several transactions. `between` is called after
     each transaction."""
-    gone: Counter[str] = Counter()
+    deleted_counts: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
-            gone.update(drop_sets(connection, sets[start : start + _ROWS_AT_ONCE]))
+            deleted_counts.update(drop_sets(connection, sets[start : start + _ROWS_AT_ONCE]))
         between()
-    return gone
+    return deleted_counts
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
@@ -205,7 +207,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     set_ids = json.dumps(list(sets))
     doomed = connection.execute(
         "SELECT s.id, s.passage FROM question_set AS s"
-        f" WHERE s.id IN {connection.dialect.ids()} AND {_IS_UNUSED}",
+        f" WHERE s.id IN {connection.dialect.select_ids()} AND {_IS_UNUSED}",
         [set_ids],
     ).fetchall()
     ids = [(row[0],) for row in doomed]
@@ -214,7 +216,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     for table in ("unused", "waiting"):
         connection.executemany(f"DELETE FROM {table} WHERE question_set = ?", ids)
     passages = connection.execute(
-        f"SELECT p.id FROM passage AS p WHERE p.id IN {connection.dialect.ids()}"
+        f"SELECT p.id FROM passage AS p WHERE p.id IN {connection.dialect.select_ids()}"
         " AND NOT EXISTS (SELECT 1 FROM question_set WHERE passage = p.id)"
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
         [json.dumps([row[1] for row in doomed])],
@@ -259,18 +261,18 @@ def transaction_without_checks(connection: Connection) -> Iterator[None]:
     In SQLite the checks would scan all matches for each deleted question. They are unnecessary,
     because a row is deleted before the rows to which it refers.
     """
-    with connection.without_reference_checks(), transaction(connection):
+    with connection.skip_reference_checks(), transaction(connection):
         yield
 
 
-def _gaps(kept: Iterable[int]) -> list[Gap]:
+def _find_gaps(kept_numbers: Iterable[int]) -> list[Gap]:
     """Return the pairs of neighbouring kept versions (a, b) with collected versions between them.
     For the first kept version b, a is 0.
 
-    >>> _gaps([1, 4, 5, 9])
+    >>> _find_gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
     """
-    ascending = sorted(kept)
+    ascending = sorted(kept_numbers)
     return [(a, b) for a, b in zip([0, *ascending], ascending, strict=False) if b - a > 1]
 
 
@@ -299,7 +301,7 @@ _STEPS = (
 
 def _note_unused(connection: Connection, unused: Sequence[int], now_ms: int) -> None:
     connection.execute(
-        f"DELETE FROM unused WHERE question_set NOT IN {connection.dialect.ids()}",
+        f"DELETE FROM unused WHERE question_set NOT IN {connection.dialect.select_ids()}",
         [json.dumps(unused)],
     )
     connection.executemany(
@@ -311,7 +313,7 @@ def _note_unused(connection: Connection, unused: Sequence[int], now_ms: int) -> 
 def _list_expired_sets(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
     """Return the unused question sets that gc first found at least `keep_days` ago, and before the
     newest version was committed."""
-    newest = head(connection)
+    newest = read_head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
         " (SELECT question_set FROM unused WHERE since_ms <= ? AND since_ms < ?)"
@@ -328,7 +330,7 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
     )
 
 
-def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+def _find_dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
     """Return the (interval id, question set) pair of each passage interval that is in force only
     within these gaps."""
     rows: list[tuple[int, int]] = []
@@ -337,41 +339,41 @@ def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[i
     return rows
 
 
-def _sets_used_only_by(
+def _find_sets_used_only_by(
     connection: Connection, passage_intervals: Sequence[tuple[int, int]]
 ) -> set[int]:
     """Return the question sets that only these intervals use. An interval is given as (interval id,
     question set)."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
-        f" WHERE d.id IN {connection.dialect.ids('?1')}"
-        f" AND l.id NOT IN {connection.dialect.ids('?1')}",
+        f" WHERE d.id IN {connection.dialect.select_ids('?1')}"
+        f" AND l.id NOT IN {connection.dialect.select_ids('?1')}",
         [json.dumps([interval for interval, _ in passage_intervals])],
     )
     return {question_set for _, question_set in passage_intervals} - {row[0] for row in rows}
 
 
-def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[int]:
+def _find_passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[int]:
     """Return the passages whose only question sets are these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
-        f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.ids('?1')})"
+        f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.select_ids('?1')})"
         " GROUP BY s.passage HAVING count(*) ="
-        f" count(CASE WHEN s.id IN {connection.dialect.ids('?1')} THEN 1 END)",
+        f" count(CASE WHEN s.id IN {connection.dialect.select_ids('?1')} THEN 1 END)",
         [json.dumps(list(sets))],
     )
     return [row[0] for row in rows]
 
 
-def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
+def _measure_content(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
     """Return the approximate size of these question sets and passages in bytes."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
-        f" WHERE id IN {connection.dialect.ids('?1')})"
+        f" WHERE id IN {connection.dialect.select_ids('?1')})"
         f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
-        f" WHERE question_set IN {connection.dialect.ids('?1')})"
+        f" WHERE question_set IN {connection.dialect.select_ids('?1')})"
         " + (SELECT coalesce(sum(length(text)), 0) FROM passage"
-        f" WHERE id IN {connection.dialect.ids('?2')})",
+        f" WHERE id IN {connection.dialect.select_ids('?2')})",
         [json.dumps(list(sets)), json.dumps(list(passages))],
     ).fetchone()
     return int(row[0])

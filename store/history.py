@@ -11,11 +11,18 @@ from typing import NamedTuple, TypeAlias
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
 from store.records import ALIVE, PassageId, QuestionId, Version
-from store.relative_time import is_time, relative_moment
-from store.sources import names_json
+from store.relative_time import is_time, parse_relative_moment
+from store.sources import encode_names
 from store.transactions import transaction
-from store.versions import CHANGES, head, kept_versions, logged_version, scan_reason, version
-from store.visibility import Mask, hides, partly_hidden
+from store.versions import (
+    CHANGES,
+    list_kept_versions,
+    read_head,
+    read_logged_version,
+    read_version,
+    scan_reason,
+)
+from store.visibility import Mask, hides, list_partly_hidden
 
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
@@ -125,21 +132,21 @@ def resolve(connection: Connection, at: str) -> Version:
     NoSuchVersion.
     """
     if at == "head":
-        newest = head(connection)
-        return newest if newest else version(connection, 0)
+        newest = read_head(connection)
+        return newest if newest else read_version(connection, 0)
     if at.isascii() and at.isdecimal():
-        return version(connection, int(at))
+        return read_version(connection, int(at))
     tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
     if tagged:
-        return version(connection, tagged[0])
+        return read_version(connection, tagged[0])
     if at == "first":
-        return version(connection, next(iter(kept_versions(connection)), 0))
-    return _at_time(connection, at)
+        return read_version(connection, next(iter(list_kept_versions(connection)), 0))
+    return _find_version_at_time(connection, at)
 
 
-def _at_time(connection: Connection, at: str) -> Version:
+def _find_version_at_time(connection: Connection, at: str) -> Version:
     try:
-        named = relative_moment(at, datetime.now())
+        named = parse_relative_moment(at, datetime.now())
         moment = (named or datetime.fromisoformat(at)).astimezone(UTC)
     # The time zone can move a time in year 1 or 9999 out of range.
     except (ValueError, OverflowError) as error:
@@ -161,13 +168,13 @@ def _at_time(connection: Connection, at: str) -> Version:
             f"the oldest version was created later, at {first.isoformat(' ', 'minutes')}",
             "Choose a later time or `first`, or run `hopsyncd log` to list the versions",
         )
-    return version(connection, number or 0)
+    return read_version(connection, number or 0)
 
 
 def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:
     """Give a version a tag. Raises NoSuchVersion, or TagRefused if the name is taken or
     misleading."""
-    version(connection, number)
+    read_version(connection, number)
     if name == "head" or name.isdecimal() or not name.strip() or is_time(name):
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
@@ -181,11 +188,11 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
             "Choose a name without control characters",
         )
     with transaction(connection):
-        known = connection.execute("SELECT version FROM tag WHERE name = ?", [name]).fetchone()
-        if known and known[0] != number:
+        row = connection.execute("SELECT version FROM tag WHERE name = ?", [name]).fetchone()
+        if row and row[0] != number:
             raise TagRefused(
                 f"Cannot tag version {number} as {name!r}",
-                f"that tag names version {known[0]}",
+                f"that tag names version {row[0]}",
                 f"Run `hopsyncd tag --delete {name}` first, or choose another name",
             )
         connection.execute(
@@ -196,8 +203,8 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
 def delete_tag(connection: Connection, name: str) -> None:
     """Remove a tag. Raises TagRefused if the tag does not exist."""
     with transaction(connection):
-        gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
-    if not gone.rowcount:
+        deletion = connection.execute("DELETE FROM tag WHERE name = ?", [name])
+    if not deletion.rowcount:
         raise TagRefused(
             f"Cannot delete the tag {name!r}",
             "no tag has this name",
@@ -205,7 +212,7 @@ def delete_tag(connection: Connection, name: str) -> None:
         )
 
 
-def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
+def read_log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
     """Return at most `limit` versions, newest first; with `before`, only those with lower numbers.
 
     Collected versions are included, because their changes were counted when they were committed.
@@ -215,13 +222,11 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
         " ORDER BY id DESC LIMIT ?2",
         [before, limit],
     ).fetchall()
-    return [
-        _with_renames(
-            connection,
-            LogEntry(logged_version(connection, number), _tags(connection, number), *columns),
-        )
-        for number, *columns in rows
-    ]
+    entries = (
+        LogEntry(read_logged_version(connection, row[0]), _read_tags(connection, row[0]), *row[1:])
+        for row in rows
+    )
+    return [_with_renames(connection, entry) for entry in entries]
 
 
 def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
@@ -246,7 +251,7 @@ def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
     )
 
 
-def _tags(connection: Connection, number: int) -> tuple[str, ...]:
+def _read_tags(connection: Connection, number: int) -> tuple[str, ...]:
     rows = connection.execute("SELECT name FROM tag WHERE version = ? ORDER BY name", [number])
     return tuple(row[0] for row in rows)
 
@@ -257,19 +262,18 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
     Hidden documents are left out, but not their passages and edges. Only rows that are in force at
     exactly one of the two versions are read.
     """
+    spans = (old.id, new.id), (new.id, old.id)
+    lists = (_list_documents(connection, *span).items() for span in spans)
     was_stored, is_stored = (
-        {key: revision for key, revision in found.items() if not hides(hidden, *key)}
-        for found in (
-            _documents(connection, old.id, new.id),
-            _documents(connection, new.id, old.id),
-        )
+        {key: revision for key, revision in items if not hides(hidden, *key)} for items in lists
     )
     before = {key: revision.content for key, revision in was_stored.items()}
     after = {key: revision.content for key, revision in is_stored.items()}
-    lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
-    was, now = _edges(connection, old, new), _edges(connection, new, old)
+    old_passages, new_passages = (_list_passages(connection, *span) for span in spans)
+    old_edges, new_edges = _list_edges(connection, old, new), _list_edges(connection, new, old)
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
-    renamed = renames_of({key: before[key] for key in removed}, {key: after[key] for key in added})
+    removed_contents = {key: before[key] for key in removed}
+    renamed = pair_renames(removed_contents, {key: after[key] for key in added})
     return Diff(
         documents_added=tuple(
             sorted(added - {(document.source, document.path) for document in renamed})
@@ -281,10 +285,10 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
         documents_changed=tuple(
             sorted(key for key in after.keys() & before.keys() if is_stored[key] != was_stored[key])
         ),
-        passages_added=tuple(sorted(live - lived)),
-        passages_removed=tuple(sorted(lived - live)),
-        edges_added=sort_edges(now - was),
-        edges_removed=sort_edges(was - now),
+        passages_added=tuple(sorted(new_passages - old_passages)),
+        passages_removed=tuple(sorted(old_passages - new_passages)),
+        edges_added=sort_edges(new_edges - old_edges),
+        edges_removed=sort_edges(old_edges - new_edges),
     )
 
 
@@ -293,43 +297,46 @@ def sort_edges(edges: Iterable[Edge]) -> tuple[Edge, ...]:
     return tuple(sorted(edges, key=itemgetter(0)))
 
 
-def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
+def count_source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
     """Count the documents of the source named `source` that differ between versions `old` and
     `new`. Version 0 is empty."""
     before, after = (
-        {path: revision for (name, path), revision in found.items() if name == source}
-        for found in (_documents(connection, old, new), _documents(connection, new, old))
+        {path: revision for (name, path), revision in revisions.items() if name == source}
+        for revisions in (
+            _list_documents(connection, old, new),
+            _list_documents(connection, new, old),
+        )
     )
-    gone = Counter(before[path].content for path in before.keys() - after.keys())
-    come = Counter(after[path].content for path in after.keys() - before.keys())
-    moved = (gone & come).total()
+    removed = Counter(before[path].content for path in before.keys() - after.keys())
+    added = Counter(after[path].content for path in after.keys() - before.keys())
+    moved = (removed & added).total()
     changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
-    return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
+    return SourceChanges(added.total() - moved, changed, moved, removed.total() - moved)
 
 
-def renames_of(
+def pair_renames(
     removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
 ) -> tuple[Renamed, ...]:
     """Pair removed and added documents with equal content in the same source. Documents with the
     same file name are paired first.
     """
-    gone = defaultdict[tuple[str, bytes], list[str]](list)
+    removed_paths = defaultdict[tuple[str, bytes], list[str]](list)
     for (source, path), content in sorted(removed.items(), reverse=True):
-        gone[source, content].append(path)
-    found = list[Renamed]()
+        removed_paths[source, content].append(path)
+    renames = list[Renamed]()
     for kept_name in (True, False):
-        paired = {(document.source, document.path) for document in found}
+        paired = {(document.source, document.path) for document in renames}
         for (source, path), content in sorted(added.items()):
-            olds = gone[source, content]
+            olds = removed_paths[source, content]
             name = path.rpartition("/")[2]
             fitting = [old for old in olds if not kept_name or old.rpartition("/")[2] == name]
             if fitting and (source, path) not in paired:
                 olds.remove(fitting[-1])
-                found.append(Renamed(source, fitting[-1], path))
-    return tuple(sorted(found, key=lambda document: (document.source, document.path)))
+                renames.append(Renamed(source, fitting[-1], path))
+    return tuple(sorted(renames, key=lambda document: (document.source, document.path)))
 
 
-def edge_ends(
+def read_edge_ends(
     connection: Connection, edges: Iterable[Edge], passages: Iterable[PassageId]
 ) -> list[EdgeEnds]:
     """Return the ends of each edge, in order. Edges that a purge has erased are left out.
@@ -346,7 +353,7 @@ def edge_ends(
         rows = connection.execute(
             f"SELECT q.id, s.passage, q.text FROM question_set AS s {connection.dialect.first_join}"
             " question AS q ON q.question_set = s.id"
-            f" WHERE {column} IN {connection.dialect.ids()}",
+            f" WHERE {column} IN {connection.dialect.select_ids()}",
             [json.dumps([*values])],
         )
         questions |= {row[0]: (PassageId(row[1]), row[2]) for row in rows if row[0] in missing}
@@ -357,60 +364,61 @@ def edge_ends(
     ]
 
 
-def _documents(
+def _list_documents(
     connection: Connection, version: int, other: int
 ) -> dict[tuple[str, str], _Revision]:
     """Return the revisions in force at `version` but not at `other`, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.digest"
-        f" FROM {_rows_only_at(connection, 'document', version, other)} AS d"
+        f" FROM {_select_rows_only_at(connection, 'document', version, other)} AS d"
         " JOIN source AS s ON s.id = d.source",
         [version, other],
     )
     return {(row[0], row[1]): _Revision(row[2], row[3]) for row in rows}
 
 
-def _passages(connection: Connection, number: int, other: int) -> set[PassageId]:
+def _list_passages(connection: Connection, number: int, other: int) -> set[PassageId]:
     rows = connection.execute(
-        f"SELECT passage FROM {_rows_only_at(connection, 'life', number, other)} AS l",
+        f"SELECT passage FROM {_select_rows_only_at(connection, 'life', number, other)} AS l",
         [number, other],
     )
     return {PassageId(row[0]) for row in rows}
 
 
-def _edges(connection: Connection, kept: Version, other: Version) -> set[Edge]:
-    """Return the edges of version `kept` that are not edges of version `other`.
+def _list_edges(connection: Connection, version: Version, other: Version) -> set[Edge]:
+    """Return the edges of version `version` that are not edges of version `other`.
 
     The match of each returned edge is not in force in `other`, or is beyond its edge threshold.
     """
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
-    values = [kept.id, other.id, *_threshold_values(kept)]
+    values = [version.id, other.id, *_encode_threshold(version)]
     rows = connection.execute(
-        f"SELECT question, target FROM {_rows_only_at(connection, 'match', kept.id, other.id)} AS m"
+        f"SELECT question, target"
+        f" FROM {_select_rows_only_at(connection, 'match', version.id, other.id)} AS m"
         f" WHERE {admitted}",
         values,
     ).fetchall()
-    if other.edge_threshold is not None and kept.edge_threshold != other.edge_threshold:
+    if other.edge_threshold is not None and version.edge_threshold != other.edge_threshold:
         rows += connection.execute(
             f"SELECT question, target FROM match {connection.dialect.unindexed}"
             " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
             f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
-            [*values, *_threshold_values(other)],
+            [*values, *_encode_threshold(other)],
         )
     return set(rows)
 
 
-def _rows_only_at(connection: Connection, table: str, number: int, other: int) -> str:
+def _select_rows_only_at(connection: Connection, table: str, number: int, other: int) -> str:
     """Return SQL that selects the rows in force at version `number` but not at `other`.
 
     The statement uses the indexes on the versions at which rows began or ended.
     """
     index, condition = ("died", _NO_LONGER) if number < other else ("born", _NOT_YET)
-    index_hint = connection.dialect.indexed_by(f"{table}_{index}")
+    index_hint = connection.dialect.force_index(f"{table}_{index}")
     return f"(SELECT * FROM {table} {index_hint} WHERE {condition})"
 
 
-def _threshold_values(version: Version) -> tuple[float | None, int | None]:
+def _encode_threshold(version: Version) -> tuple[float | None, int | None]:
     return (
         (version.edge_threshold.similarity, version.edge_threshold.question)
         if version.edge_threshold
@@ -433,7 +441,7 @@ class VisibleCounts:
     passages_removed: int
 
 
-def visible_entry(
+def restrict_entry(
     connection: Connection,
     entry: LogEntry,
     hidden: Mask,
@@ -449,8 +457,8 @@ def visible_entry(
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.digest, d.born FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
-        f" AND s.name NOT IN {connection.dialect.names('?2')}",
-        [number, names_json(hidden)],
+        f" AND s.name NOT IN {connection.dialect.select_names('?2')}",
+        [number, encode_names(hidden)],
     )
     begun, ended = dict[tuple[str, str], _Revision](), dict[tuple[str, str], _Revision]()
     for source, path, content, digest, born in rows:
@@ -458,15 +466,15 @@ def visible_entry(
             revisions = begun if born == number else ended
             revisions[source, path] = _Revision(content, digest)
     added, removed = begun.keys() - ended.keys(), ended.keys() - begun.keys()
-    come = Counter((key[0], begun[key].content) for key in added)
-    gone = Counter((key[0], ended[key].content) for key in removed)
-    moves = come & gone
+    added_contents = Counter((key[0], begun[key].content) for key in added)
+    removed_contents = Counter((key[0], ended[key].content) for key in removed)
+    moves = added_contents & removed_contents
     reason = entry.version.reason
     source = reason.split(": ")[0]
     row = connection.execute("SELECT 1 FROM source WHERE name = ?", [source]).fetchone()
     if row is None or source in hidden:
         reason = ""
-    elif source in partly_hidden(hidden):
+    elif source in list_partly_hidden(hidden):
         read, left = (sum(source == name for name, _ in keys) for keys in (begun, removed))
         moved = sum(count for (name, _), count in moves.items() if name == source)
         reason = scan_reason(source, read - moved, left - moved, moved) if read or left else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_file
 from store.exceptions import NotADatabase, StoreError
-from store.open_database import Database, displayed_url, open_reader
+from store.open_database import Database, format_place, open_reader
 from store.transactions import transaction
 
 _SCHEMA_VERSION = 1
@@ -113,7 +113,7 @@ class Ledger:
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
         """Reserve `tokens` for one request. Returns None if a daily limit would be exceeded."""
         with self._writing() as connection:
-            calls, spent = connection.execute(self._sql(_SUM), [day]).fetchone()
+            calls, spent = connection.execute(self._qualify_sql(_SUM), [day]).fetchone()
             if self._max_calls and calls >= self._max_calls:
                 return None
             if self._max_tokens and spent + tokens > self._max_tokens:
@@ -132,18 +132,18 @@ class Ledger:
                 reserved=-reserved.tokens,
             )
 
-    def attribute(self, version: int, purpose: str) -> None:
+    def assign_version(self, version: int, purpose: str) -> None:
         """Assign to this version all spending for this purpose that has no version yet."""
         with self._writing() as connection:
-            connection.execute(self._sql(_ATTRIBUTE, version=int(version)), [purpose])
-            connection.execute(self._sql(_CLEAR), [purpose])
-            connection.execute(self._sql(_DELETE_EMPTY))
+            connection.execute(self._qualify_sql(_ATTRIBUTE, version=int(version)), [purpose])
+            connection.execute(self._qualify_sql(_CLEAR), [purpose])
+            connection.execute(self._qualify_sql(_DELETE_EMPTY))
 
-    def spent(self, since_day: int) -> list[Spent]:
+    def sum_spending(self, since_day: int) -> list[Spent]:
         """Return the spending since `since_day` (days since 1970-01-01, UTC), by purpose, source
         and version."""
         with self._use_connection() as connection:
-            rows = connection.execute(self._sql(_LIST), [since_day]).fetchall()
+            rows = connection.execute(self._qualify_sql(_LIST), [since_day]).fetchall()
         return [Spent(*row) for row in rows]
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class Ledger:
             self._connection.close()
             self._connection = None
 
-    def _sql(self, sql: str, **more: int) -> str:
+    def _qualify_sql(self, sql: str, **more: int) -> str:
         return sql.format(spent=self._table, **more)
 
     def _add(
@@ -169,7 +169,7 @@ class Ledger:
         reserved: int = 0,
     ) -> None:
         row = [to.day, to.purpose, to.source, calls, prompt, completion, reserved]
-        connection.execute(self._sql(_ADD), row)
+        connection.execute(self._qualify_sql(_ADD), row)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -186,11 +186,11 @@ class Ledger:
         connection."""
         with self._lock:
             try:
-                if self._connection is not None and _identity(self._place) != self._file:
+                if self._connection is not None and _identify_file(self._place) != self._file:
                     self._drop()  # The user moved the file away to start a new ledger.
                 if self._connection is None:
                     self._connection = _open(self._place)
-                    self._file = _identity(self._place)
+                    self._file = _identify_file(self._place)
                 yield self._connection
             except (SqliteError, OSError, UnicodeDecodeError) as error:
                 self._drop()
@@ -200,15 +200,15 @@ class Ledger:
                 raise
 
 
-def _identity(place: Database) -> tuple[int, int] | None:
+def _identify_file(place: Database) -> tuple[int, int] | None:
     """Return the device and inode of a file; None for a server or a missing file."""
     if not isinstance(place, Path):
         return None
     try:
-        found = place.stat()
+        status = place.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _open(place: Database) -> Connection:
@@ -246,4 +246,4 @@ def _unusable_error(place: Database, why: str) -> NotADatabase:
     hint = "Move the file away to start a new ledger, without today's spending"
     if "locked" in why:
         hint = "Stop the other program that has the file open"
-    return NotADatabase(f"Cannot use the ledger of model calls {displayed_url(place)}", why, hint)
+    return NotADatabase(f"Cannot use the ledger of model calls {format_place(place)}", why, hint)

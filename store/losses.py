@@ -39,23 +39,23 @@ class Losses:
             (5, len(rows)), dtype=np.int64
         )
 
-    def within(self, span: Span) -> slice:
+    def find_in_span(self, span: Span) -> slice:
         """Return the slice of `kept` with the versions in the span."""
         first, last = np.searchsorted(self.kept, span)
         return slice(int(first), int(last))
 
     def holds(self, span: Span) -> bool:
-        versions = self.within(span)
+        versions = self.find_in_span(span)
         return bool(versions.start < versions.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
         """Add `each` to the counts `lost` at the versions in `span` that are not in a span of
         `left`. Returns False if there are no such versions."""
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
-        versions = self.within(span)
+        versions = self.find_in_span(span)
         change[versions] += each
         for part in left:
-            change[self.within(part)] -= each
+            change[self.find_in_span(part)] -= each
         lost[versions] += change[versions]
         return bool(change[versions].any())
 
@@ -98,7 +98,7 @@ class ThresholdSearch:
         self._question = question
         return question
 
-    def last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
+    def find_last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
         """Return the worst match in force at version `number` that is within `edge_threshold`."""
         question = self._load() if self._question is None else self._question
         first, last = (

@@ -3,14 +3,14 @@
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from store.contract import Connection, Database, displayed_url
+from store.contract import Connection, Database, format_place
 from store.engines.sqlite import database as sqlite_database
 from store.engines.sqlite.database import (
     Library,
+    describe_library,
     find_loss,
-    fresh_database,
-    library,
-    memory_database,
+    open_fresh_database,
+    open_memory_database,
     unreadable_file,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
@@ -20,17 +20,17 @@ __all__ = [
     "SCHEMA_VERSION",
     "Database",
     "Library",
-    "displayed_url",
+    "describe_library",
     "exists",
     "find_loss",
-    "fresh_database",
+    "format_place",
     "hold_writer_lock",
-    "library",
-    "memory_database",
+    "measure_database",
+    "open_fresh_database",
+    "open_memory_database",
     "open_reader",
     "open_serving",
     "open_writer",
-    "stored_bytes",
     "unreadable_file",
 ]
 
@@ -40,10 +40,10 @@ def exists(database: Database) -> bool:
     return not isinstance(database, Path) or database.exists()
 
 
-def stored_bytes(database: Database, connection: Connection) -> int:
+def measure_database(database: Database, connection: Connection) -> int:
     """Return the size of the database with its log, in bytes."""
     if not isinstance(database, Path):
-        return connection.size_bytes() if connection.server else 0
+        return connection.measure_size() if connection.server else 0
     files = [database, database.with_name(f"{database.name}-wal")]
     return sum(file.stat().st_size for file in files if file.exists())
 

@@ -55,7 +55,7 @@ def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) 
         )
 
 
-def all_jobs(connection: Connection) -> dict[str, JobRow]:
+def read_jobs(connection: Connection) -> dict[str, JobRow]:
     """Return the last run of every job that has ever run, by name."""
     rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
     return {row[0]: JobRow(*row) for row in rows}
@@ -107,11 +107,11 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
     return bool(ended)
 
 
-def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
+def read_waits(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
     """Return the waits of these question sets. Sets without a recorded attempt are left out."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
-        f" WHERE question_set IN {connection.dialect.ids()}",
+        f" WHERE question_set IN {connection.dialect.select_ids()}",
         [json.dumps(list(sets))],
     )
     return {SetId(row[0]): Wait(*row) for row in rows}
@@ -127,13 +127,13 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
         )
 
 
-def due_passages(
+def list_due_passages(
     connection: Connection, version: int, generation: int, now_ms: int, limit: int
 ) -> list[PassageId]:
     """Return at most `limit` passages with a provisional question set whose LLM request is due at
     `now_ms`. Passages with the fewest attempts come first."""
     rows = connection.execute(
-        f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
+        f"SELECT s.passage FROM {_select_provisional(connection)} AND s.recipe = ?2"
         " AND coalesce(w.next_ms, 0) <= ?3"
         " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
         [version, generation, now_ms, limit],
@@ -141,11 +141,12 @@ def due_passages(
     return [PassageId(row[0]) for row in rows]
 
 
-def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
+def count_waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
     """Count the waiting passages at a version, by the kind of error in the last attempt."""
     return dict(
         connection.execute(
-            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_provisional(connection)}"
+            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*)"
+            f" FROM {_select_provisional(connection)}"
             " GROUP BY why ORDER BY why",
             [version],
         )
@@ -163,7 +164,7 @@ class Watch:
     """A watched question. schema/014_watches.sql describes `act` and `state`, which are JSON.
 
     `maker`, `login` and `rights` say who made the watch; schema/022_makers.sql describes them. The
-    daemon trusts only the kind of an act (`kind_of_act`), because anyone with access to the
+    daemon trusts only the kind of an act (`reduce_act_to_kind`), because anyone with access to the
     database may have written the other values.
     """
 
@@ -244,7 +245,7 @@ def restart_watch(
             connection.execute("DELETE FROM telling WHERE watch = ?", [number])
 
 
-def kind_of_act(act: str | None) -> str | None:
+def reduce_act_to_kind(act: str | None) -> str | None:
     """Return an act (JSON) reduced to its kind, or None if the kind is unknown. An act is the
     program or webhook that receives notifications. Only its kind is stored in the database.
 
@@ -252,12 +253,12 @@ def kind_of_act(act: str | None) -> str | None:
     the database is not enough to start a program or to send data to an address.
     """
     try:
-        found = json.loads(act) if act else None
+        fields = json.loads(act) if act else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or len(found) != 1 or not found.keys() <= _KINDS_OF_ACTS:
+        fields = None
+    if not isinstance(fields, dict) or len(fields) != 1 or not fields.keys() <= _KINDS_OF_ACTS:
         return None
-    return json.dumps(dict.fromkeys(found, True))
+    return json.dumps(dict.fromkeys(fields, True))
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
@@ -284,7 +285,7 @@ def remove_watch(connection: Connection, number: int) -> bool:
         return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
 
 
-def all_watches(connection: Connection) -> list[Watch]:
+def list_watches(connection: Connection) -> list[Watch]:
     """Return all watched questions, oldest first."""
     rows = connection.execute(f"SELECT {_WATCH} FROM watch ORDER BY id")
     return [Watch(*row) for row in rows]
@@ -347,7 +348,7 @@ def note_delivery(
         )
 
 
-def _provisional(connection: Connection) -> str:
+def _select_provisional(connection: Connection) -> str:
     """Return a FROM clause for the provisional question sets in force. There are few of these sets,
     so SQLite must read them before the intervals."""
     return (
@@ -380,7 +381,7 @@ class SyncReply:
     error: str | None = None
 
 
-def request_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
+def store_sync_request(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
     """Store a sync request for the current or next writer. Returns the request's id."""
     row = connection.execute(
         "INSERT INTO asked_sync (sources, accept_empty) VALUES (?, ?) RETURNING id",
@@ -389,7 +390,7 @@ def request_sync(connection: Connection, sources: Collection[str], accept_empty:
     return int(row[0])
 
 
-def pending_syncs(connection: Connection) -> list[RequestedSync]:
+def list_pending_syncs(connection: Connection) -> list[RequestedSync]:
     """Return the requests without a reply, oldest first."""
     rows = connection.execute(
         "SELECT id, sources, accept_empty FROM asked_sync WHERE version IS NULL ORDER BY id"
@@ -397,7 +398,7 @@ def pending_syncs(connection: Connection) -> list[RequestedSync]:
     return [RequestedSync(row[0], tuple(json.loads(row[1])), bool(row[2])) for row in rows]
 
 
-def reply(connection: Connection, request: int, done: SyncReply) -> None:
+def store_reply(connection: Connection, request: int, done: SyncReply) -> None:
     outcomes = done.error if done.error is not None else done.outcomes
     connection.execute(
         "UPDATE asked_sync SET version = ?, outcomes = ? WHERE id = ?",
@@ -406,17 +407,17 @@ def reply(connection: Connection, request: int, done: SyncReply) -> None:
     connection.execute("DELETE FROM asked_sync WHERE id < ?", [request - _KEPT])
 
 
-def replies(connection: Connection, requests: Collection[int]) -> dict[int, SyncReply]:
+def read_replies(connection: Connection, requests: Collection[int]) -> dict[int, SyncReply]:
     """Return the replies to these requests, by id. Requests without a reply are left out."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
-        f" AND id IN {connection.dialect.ids()}",
+        f" AND id IN {connection.dialect.select_ids()}",
         [json.dumps(sorted(requests))],
     )
-    return {row[0]: _reply(row[1], json.loads(row[2])) for row in rows}
+    return {row[0]: _decode_reply(row[1], json.loads(row[2])) for row in rows}
 
 
-def _reply(version: int, outcomes: str | list[list[str | None]]) -> SyncReply:
+def _decode_reply(version: int, outcomes: str | list[list[str | None]]) -> SyncReply:
     if isinstance(outcomes, str):
         return SyncReply(version, (), outcomes)
     return SyncReply(version, tuple((str(source), problem) for source, problem in outcomes))

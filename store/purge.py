@@ -102,7 +102,7 @@ def _store_request(connection: Connection, request: Purge) -> Purge:
     return request
 
 
-def pending_purges(connection: Connection) -> list[Purge]:
+def list_pending_purges(connection: Connection) -> list[Purge]:
     return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
 
 
@@ -129,8 +129,8 @@ def purge(connection: Connection, request: Purge, between: Between = lambda: Non
         f" {rows} ORDER BY path, born",
         [request.source, request.path],
     )
-    found = [_Revision(row[0], (row[1], row[2]), row[3]) for row in revisions]
-    done = _purge(connection, found, between)
+    document_revisions = [_Revision(row[0], (row[1], row[2]), row[3]) for row in revisions]
+    done = _purge(connection, document_revisions, between)
     if done.erased:
         with transaction(connection):
             connection.execute(
@@ -142,9 +142,9 @@ def purge(connection: Connection, request: Purge, between: Between = lambda: Non
 def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
     """Delete these revisions, which must not be in force at the head."""
     sweep(connection, between)
-    versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
+    versions, passages, deleted_counts = set[int](), set[PassageId](), Counter[str]()
     thresholds = ThresholdSearch(connection)
-    for part in _parts(revisions):
+    for part in _split_revisions(revisions):
         with transaction_without_checks(connection):
             count_history_change(connection)
             losses = Losses(connection)
@@ -152,31 +152,31 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
                 losses.count(losses.documents, revision.span)
             passage_ids = _delete_documents(connection, [revision.id for revision in part])
             shortened = _shorten_intervals(connection, passage_ids, losses)
-            gone["matches"] += _shorten_matches(connection, shortened, losses)
-            gone.update(drop_sets(connection, shortened))
+            deleted_counts["matches"] += _shorten_matches(connection, shortened, losses)
+            deleted_counts.update(drop_sets(connection, shortened))
             _correct_versions(connection, losses, thresholds)
         versions.update(losses.kept[losses.documents > 0].tolist())
         passages.update(passage_ids)
         between()
-    gone.update(drop_unused(connection, find_unused_sets(connection, between), between))
+    deleted_counts.update(drop_unused(connection, find_unused_sets(connection, between), between))
     return PurgeResult(
         revisions=len(revisions),
-        passages=gone["passages"],
-        matches=gone["matches"],
+        passages=deleted_counts["passages"],
+        matches=deleted_counts["matches"],
         versions=tuple(sorted(versions)),
-        held_by=_holders(connection, passages),
+        held_by=_list_holders(connection, passages),
         erased=erase(connection, between),
     )
 
 
 def _require_known(connection: Connection, source: int, path: str) -> None:
-    known = [
+    known_rows = [
         connection.execute(
             f"SELECT 1 FROM {table} WHERE source = ? AND path = ?", [source, path]
         ).fetchone()
         for table in ("document", "seen", "pin", "excluded")
     ]
-    if not any(known):
+    if not any(known_rows):
         raise PurgeRefused(
             f"Cannot purge {path}",
             "the document was never indexed",
@@ -184,7 +184,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
         )
 
 
-def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
+def _split_revisions(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
     """Split the revisions into lists that are each deleted in one transaction."""
     part: list[_Revision] = []
     passages = 0
@@ -201,7 +201,8 @@ def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
 def _delete_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
     """Delete the rows of these documents. Returns the passages that they contained."""
     rows = connection.execute(
-        f"SELECT DISTINCT passage FROM placement WHERE document IN {connection.dialect.ids()}",
+        "SELECT DISTINCT passage FROM placement"
+        f" WHERE document IN {connection.dialect.select_ids()}",
         [json.dumps(documents)],
     ).fetchall()
     ids = [(row_id,) for row_id in documents]
@@ -220,14 +221,14 @@ def _shorten_intervals(
     """
     shortened: list[int] = []
     for passage in passages:
-        spans = _spans(connection, passage)
+        spans = _read_spans(connection, passage)
         intervals = connection.execute(
             "SELECT l.id, l.born, l.died, l.question_set, p.words FROM life AS l"
             " JOIN passage AS p ON p.id = l.passage WHERE l.passage = ?",
             [passage],
         ).fetchall()
         for interval, born, died, question_set, words in intervals:
-            left = _within((born, died), spans, losses)
+            left = _intersect((born, died), spans, losses)
             if losses.count(losses.passages, (born, died), left):
                 losses.count(losses.words, (born, died), left, words)
                 connection.execute("DELETE FROM life WHERE id = ?", [interval])
@@ -239,7 +240,7 @@ def _shorten_intervals(
     return shortened
 
 
-def _spans(connection: Connection, passage: PassageId) -> list[Span]:
+def _read_spans(connection: Connection, passage: PassageId) -> list[Span]:
     """Return the spans of versions in which documents contain the passage, disjoint and in
     ascending order."""
     rows = connection.execute(
@@ -256,7 +257,7 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
     return spans
 
 
-def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
+def _intersect(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
     """Return the intersections of a span with other spans, without those that contain no kept
     version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
@@ -268,18 +269,18 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
 
     Returns the number of lost matches. A match that leaves three versions counts three times.
     """
-    intervals = _intervals_of(connection, sets)
+    intervals = _read_question_spans(connection, sets)
     rows = connection.execute(
         "SELECT question, born, died, target, similarity FROM match"
-        f" WHERE question IN {connection.dialect.ids('?1')} UNION"
+        f" WHERE question IN {connection.dialect.select_ids('?1')} UNION"
         " SELECT question, born, died, target, similarity FROM match"
-        f" WHERE target IN {connection.dialect.ids('?1')}",
+        f" WHERE target IN {connection.dialect.select_ids('?1')}",
         [json.dumps([*intervals])],
     ).fetchall()
     for question, born, died, target, similarity in rows:
         spans: list[Span] = [(born, died)]
         for end in {question, target} & intervals.keys():
-            spans = [part for span in spans for part in _within(span, intervals[end], losses)]
+            spans = [part for span in spans for part in _intersect(span, intervals[end], losses)]
         losses.count_match((question, similarity), (born, died), spans)
         if spans == [(born, died)]:
             continue
@@ -291,17 +292,18 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
     return int(losses.matches.sum())
 
 
-def _intervals_of(connection: Connection, sets: Sequence[int]) -> dict[int, list[Span]]:
+def _read_question_spans(connection: Connection, sets: Sequence[int]) -> dict[int, list[Span]]:
     """Return, for each question of these sets, the spans of versions in which it is in force,
     disjoint and in ascending order."""
     questions = connection.execute(
-        f"SELECT id, question_set FROM question WHERE question_set IN {connection.dialect.ids()}",
+        "SELECT id, question_set FROM question"
+        f" WHERE question_set IN {connection.dialect.select_ids()}",
         [json.dumps(sets)],
     ).fetchall()
     rows = connection.execute(
         "SELECT s.id, l.born, l.died FROM question_set AS s"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
-        f" WHERE s.id IN {connection.dialect.ids()} ORDER BY l.born",
+        f" WHERE s.id IN {connection.dialect.select_ids()} ORDER BY l.born",
         [json.dumps(sets)],
     )
     spans: dict[int, list[Span]] = {question_set: [] for question_set in sets}
@@ -324,7 +326,7 @@ def _correct_versions(connection: Connection, losses: Losses, thresholds: Thresh
                 QuestionId(int(losses.threshold_question[position])),
             )
             edge_threshold = (
-                thresholds.last_admitted(number, edge_threshold)
+                thresholds.find_last_admitted(number, edge_threshold)
                 if losses.lost_threshold[position]
                 else edge_threshold
             )
@@ -344,11 +346,13 @@ def _correct_versions(connection: Connection, losses: Losses, thresholds: Thresh
     )
 
 
-def _holders(connection: Connection, passages: Iterable[PassageId]) -> tuple[tuple[str, str], ...]:
+def _list_holders(
+    connection: Connection, passages: Iterable[PassageId]
+) -> tuple[tuple[str, str], ...]:
     rows = connection.execute(
         "SELECT DISTINCT s.name, d.path FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
-        f" WHERE p.passage IN {connection.dialect.ids()} ORDER BY s.name, d.path",
+        f" WHERE p.passage IN {connection.dialect.select_ids()} ORDER BY s.name, d.path",
         [json.dumps(list(passages))],
     )
     return tuple((row[0], row[1]) for row in rows)

@@ -20,7 +20,7 @@ from store.records import (
     PassageId,
     QuestionId,
 )
-from store.sources import names_json, row_limit, rows_under
+from store.sources import compute_row_limit, encode_names, read_rows_under
 from store.visibility import Mask, hides
 
 _FIRST_HEADING = (
@@ -64,7 +64,7 @@ class Matches:
     target: NDArray[np.int64]
     similarity: NDArray[np.float64]
 
-    def records(self) -> list[Match]:
+    def to_records(self) -> list[Match]:
         return [
             Match(QuestionId(question), QuestionId(target), similarity)
             for question, target, similarity in zip(
@@ -90,7 +90,9 @@ def matches_at(connection: Connection, version: int) -> Matches:
     )
 
 
-def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def read_word_counts(
+    connection: Connection, version: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the ids of the passages in force at a version, in ascending order, and the number of
     words in each passage."""
     rows = connection.execute(
@@ -98,11 +100,11 @@ def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], N
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
         [version],
     ).fetchall()
-    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
-def places_at(
+def read_places(
     connection: Connection,
     version: int,
     passages: Iterable[PassageId],
@@ -116,10 +118,10 @@ def places_at(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
         " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
-        f" WHERE p.passage IN {connection.dialect.ids('?2')}"
-        f" AND s.name NOT IN {connection.dialect.names('?3')}"
+        f" WHERE p.passage IN {connection.dialect.select_ids('?2')}"
+        f" AND s.name NOT IN {connection.dialect.select_names('?3')}"
         " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
-        [version, json.dumps(list(passages)), names_json(hidden)],
+        [version, json.dumps(list(passages)), encode_names(hidden)],
     )
     places: dict[PassageId, list[Place]] = {}
     for passage, source, document, media_type, origin, first, last, row in rows:
@@ -127,12 +129,12 @@ def places_at(
             continue
         place = Place(source, document, media_type, first, last, json.loads(origin), row)
         places.setdefault(PassageId(passage), []).append(place)
-    for found in places.values():
-        found.sort(key=lambda place: is_conflict_copy(place.document))
+    for passage_places in places.values():
+        passage_places.sort(key=lambda place: is_conflict_copy(place.document))
     return places
 
 
-def live_holders(
+def find_live_holders(
     connection: Connection, passages: Iterable[PassageId]
 ) -> dict[PassageId, set[tuple[int, str]]]:
     """Return, for each passage, the documents that contain it at the head, as (source id, path)."""
@@ -140,7 +142,7 @@ def live_holders(
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
         f" JOIN document AS d {connection.dialect.unindexed} ON d.id = p.document"
-        f" WHERE d.died = {ALIVE} AND p.passage IN {connection.dialect.ids()}",
+        f" WHERE d.died = {ALIVE} AND p.passage IN {connection.dialect.select_ids()}",
         [json.dumps(list(passages))],
     )
     holders: dict[PassageId, set[tuple[int, str]]] = {}
@@ -149,7 +151,9 @@ def live_holders(
     return holders
 
 
-def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
+def find_live_passages(
+    connection: Connection, documents: Iterable[tuple[int, str]]
+) -> set[PassageId]:
     """Return the passages that these documents, given as (source id, path), contain at the head."""
     passages: set[PassageId] = set()
     for source, path in documents:
@@ -162,7 +166,7 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
     return passages
 
 
-def passages_at(connection: Connection, version: int) -> list[PassageId]:
+def list_passages(connection: Connection, version: int) -> list[PassageId]:
     """Return the passages that are vertices at a version, in ascending order."""
     rows = connection.execute(
         "SELECT passage FROM life WHERE born <= ?1 AND ?1 < died ORDER BY passage", [version]
@@ -170,23 +174,23 @@ def passages_at(connection: Connection, version: int) -> list[PassageId]:
     return [PassageId(row[0]) for row in rows]
 
 
-def passages_in_force(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
+def find_in_force(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
     """Return the passages among the given ones that are vertices at the head."""
     rows = connection.execute(
-        f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
-        f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",
+        f"SELECT passage FROM life {connection.dialect.force_index('life_alive')}"
+        f" WHERE died = {ALIVE} AND passage IN {connection.dialect.select_ids()}",
         [json.dumps(list(passages))],
     )
     return {PassageId(row[0]) for row in rows}
 
 
-def live_documents(
+def read_live_documents(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes]:
     """Return the content hash of each document of the source at the head, by path. If `under` is
     given, only documents at or below these paths are returned."""
     select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
-    return dict(rows_under(connection, select, source, under, alive))
+    return dict(read_rows_under(connection, select, source, under, alive))
 
 
 def count_live_documents(connection: Connection, source: int) -> int:
@@ -194,7 +198,7 @@ def count_live_documents(connection: Connection, source: int) -> int:
     return int(connection.execute(counted, [source]).fetchone()[0])
 
 
-def live_content(connection: Connection, source: int, path: str) -> bytes | None:
+def read_live_content(connection: Connection, source: int, path: str) -> bytes | None:
     """Return the content hash of a document at the head, or None if the head does not
     contain it."""
     row = connection.execute(
@@ -204,25 +208,25 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
     return row[0] if row else None
 
 
-def content_of(connection: Connection, document: int) -> bytes | None:
+def read_content_hash(connection: Connection, document: int) -> bytes | None:
     """Return the content hash of the document with this row id, or None if the row was deleted."""
     row = connection.execute("SELECT content FROM document WHERE id = ?", [document]).fetchone()
     return row[0] if row else None
 
 
-def live_document(connection: Connection, source: int, path: str) -> Document | None:
+def read_live_document(connection: Connection, source: int, path: str) -> Document | None:
     """Return a document at the head with its occurrences, or None if the head does not
     contain it."""
-    found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
-    return found[0] if found else None
+    documents = _read_documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
+    return documents[0] if documents else None
 
 
-def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
+def list_documents(connection: Connection, version: int, source: int) -> list[Document]:
     """Return the documents of a source at a version with their occurrences, ordered by path."""
-    return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
+    return _read_documents(connection, "born <= ?2 AND ?2 < died", [source, version])
 
 
-def _documents(connection: Connection, where: str, values: Sequence[object]) -> list[Document]:
+def _read_documents(connection: Connection, where: str, values: Sequence[object]) -> list[Document]:
     rows = connection.execute(
         "SELECT id, source, path, content, media_type, names, origin, properties FROM document"
         f" WHERE source = ?1 AND {where} ORDER BY path",
@@ -234,7 +238,7 @@ def _documents(connection: Connection, where: str, values: Sequence[object]) -> 
             path,
             content,
             media_type,
-            _occurrences(connection, row_id),
+            _read_occurrences(connection, row_id),
             read_names(names),
             origin,
             read_properties(properties),
@@ -243,7 +247,7 @@ def _documents(connection: Connection, where: str, values: Sequence[object]) -> 
     ]
 
 
-def _occurrences(connection: Connection, document: int) -> tuple[Occurrence, ...]:
+def _read_occurrences(connection: Connection, document: int) -> tuple[Occurrence, ...]:
     rows = connection.execute(
         "SELECT passage, first_line, last_line, links FROM placement WHERE document = ?"
         " ORDER BY ordinal",
@@ -252,7 +256,7 @@ def _occurrences(connection: Connection, document: int) -> tuple[Occurrence, ...
     return tuple(Occurrence(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
 
 
-def documents_after(
+def list_documents_after(
     connection: Connection,
     version: int,
     after: tuple[str, str],
@@ -268,17 +272,17 @@ def documents_after(
     If given, only documents of `source` and in the folder `under` are listed. Hidden documents are
     left out.
     """
-    found = list[DocumentEntry]()
-    while len(found) < limit:
-        page = _documents_page(connection, version, after, limit, source, under, hidden)
-        found += [entry for entry in page if not hides(hidden, entry.source, entry.path)]
+    entries = list[DocumentEntry]()
+    while len(entries) < limit:
+        page = _read_documents_page(connection, version, after, limit, source, under, hidden)
+        entries += [entry for entry in page if not hides(hidden, entry.source, entry.path)]
         if len(page) < limit:
             break
         after = page[-1].source, page[-1].path
-    return found[:limit]
+    return entries[:limit]
 
 
-def _documents_page(
+def _read_documents_page(
     connection: Connection,
     version: int,
     after: tuple[str, str],
@@ -293,11 +297,11 @@ def _documents_page(
         f" {_FIRST_HEADING}"
         f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
         " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
-        f" AND s.name NOT IN {connection.dialect.names('?4')}"
+        f" AND s.name NOT IN {connection.dialect.select_names('?4')}"
         " AND (?5 IS NULL OR s.name = ?5)"
         " AND (?6 IS NULL OR d.path = ?6 OR substr(d.path, 1, length(?6) + 1) = ?6 || '/')"
         " ORDER BY s.name, d.path LIMIT ?7",
-        [version, *after, names_json(hidden), source, under, limit],
+        [version, *after, encode_names(hidden), source, under, limit],
     ).fetchall()
     return [
         DocumentEntry(name, path, next(iter(json.loads(heading or "[]")), None), passages)
@@ -305,11 +309,11 @@ def _documents_page(
     ]
 
 
-def titles_of(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
+def read_titles(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
     """Return the first heading of each document by its row id. Purged documents are left out."""
     rows = connection.execute(
         f"SELECT d.id, {_FIRST_HEADING} FROM document AS d"
-        f" WHERE d.id IN {connection.dialect.ids('?1')}",
+        f" WHERE d.id IN {connection.dialect.select_ids('?1')}",
         [json.dumps(list(documents))],
     )
     return {row: next(iter(json.loads(heading or "[]")), None) for row, heading in rows}
@@ -319,7 +323,7 @@ Contents = dict[tuple[str, str], bytes]
 """Documents by source name and path, with their content hashes."""
 
 
-def documents_touched(
+def read_touched_contents(
     connection: Connection, number: int, hidden: Mask, limit: int
 ) -> tuple[Contents, Contents] | None:
     """Return the content hashes of the revisions that a version ended, and of those it began.
@@ -328,13 +332,13 @@ def documents_touched(
     revisions are left out. Returns None if the version ended and began more than `limit` revisions
     or none, for example because gc has deleted its rows.
     """
-    found = connection.execute(
+    version_row = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
-        f" AND s.name NOT IN {connection.dialect.names('?2')} LIMIT ?3",
-        [number, names_json(hidden), row_limit(hidden, limit + 1)],
+        f" AND s.name NOT IN {connection.dialect.select_names('?2')} LIMIT ?3",
+        [number, encode_names(hidden), compute_row_limit(hidden, limit + 1)],
     )
-    rows = [*islice((row for row in found if not hides(hidden, row[0], row[1])), limit + 1)]
+    rows = [*islice((row for row in version_row if not hides(hidden, row[0], row[1])), limit + 1)]
     if not 0 < len(rows) <= limit:
         return None
     ended = {(row[0], row[1]): row for row in rows if row[3] != number}
@@ -346,7 +350,7 @@ def documents_touched(
     )
 
 
-def documents_with_origin(
+def list_documents_with_origin(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
     """Return the documents of a version at these paths that have an origin, such as emails.
@@ -357,7 +361,7 @@ def documents_with_origin(
         "SELECT s.name, d.path, d.origin,"
         f" {_FIRST_HEADING}"
         f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
-        f" WHERE d.path IN {connection.dialect.names('?2')} AND d.born <= ?1 AND ?1 < d.died"
+        f" WHERE d.path IN {connection.dialect.select_names('?2')} AND d.born <= ?1 AND ?1 < d.died"
         " AND d.origin <> '{}'",
         [version, json.dumps(sorted(paths))],
     )
@@ -367,7 +371,7 @@ def documents_with_origin(
     ]
 
 
-def document_at(
+def read_document(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Occurrence, ...]] | None:
     """Return a document's media type and occurrences at a version, or None if the
@@ -377,10 +381,10 @@ def document_at(
         " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
         [version, source, path],
     ).fetchone()
-    return (row[1], _occurrences(connection, row[0])) if row else None
+    return (row[1], _read_occurrences(connection, row[0])) if row else None
 
 
-def revisions_of(
+def list_revisions(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[tuple[int, int]]:
     """Return the versions in which each revision of a document began and ended, newest first.
@@ -395,7 +399,7 @@ def revisions_of(
     return [(born, died) for born, died in rows]
 
 
-def questions_at(
+def read_questions(
     connection: Connection, version: int, passage: PassageId
 ) -> list[tuple[Direction, str]]:
     """Return the questions of a passage at a version: first the incoming, then the outgoing
@@ -409,7 +413,7 @@ def questions_at(
     return [(Direction(row[0]), row[1]) for row in rows]
 
 
-def links_text(links: Sequence[Link]) -> str:
+def encode_links(links: Sequence[Link]) -> str:
     """Encode links for the column `placement.links`."""
     return json.dumps([(link.target, link.text) for link in links], ensure_ascii=False)
 
@@ -419,7 +423,7 @@ def read_links(column: str) -> tuple[Link, ...]:
     return tuple(Link(target, shown) for target, shown in json.loads(column))
 
 
-def properties_text(properties: Sequence[tuple[str, str]]) -> str:
+def encode_properties(properties: Sequence[tuple[str, str]]) -> str:
     """Encode properties for the column `document.properties`."""
     return json.dumps(properties, ensure_ascii=False)
 

@@ -42,10 +42,10 @@ def compact_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def content_id(*parts: object) -> int:
+def compute_content_id(*parts: object) -> int:
     """Return the upper 63 bits of the blake2b-64 digest of the parts' JSON.
 
-    >>> content_id(["Rome"], "A city.") == content_id(["Rome"], "A city.")
+    >>> compute_content_id(["Rome"], "A city.") == compute_content_id(["Rome"], "A city.")
     True
     """
     # Like compact_json(parts), but the encoder has a fast path for a string.
@@ -54,7 +54,7 @@ def content_id(*parts: object) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def content_hash(data: bytes) -> bytes:
+def hash_content(data: bytes) -> bytes:
     """Return the blake2b-128 digest of a document's bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -91,7 +91,7 @@ class Passage:
     @property
     def id(self) -> PassageId:
         """The content id of the heading path and the text."""
-        return PassageId(content_id(list(self.heading), self.text))
+        return PassageId(compute_content_id(list(self.heading), self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +122,16 @@ class QuestionSet:
     provisional: bool = False
 
 
-def set_id(passage: PassageId, generation: str, *, provisional: bool = False) -> SetId:
+def compute_set_id(passage: PassageId, generation: str, *, provisional: bool = False) -> SetId:
     """Return the content id of a passage's question set under the generation settings with this
     name."""
     more = ("provisional",) if provisional else ()
-    return SetId(content_id(passage, generation, *more))
+    return SetId(compute_content_id(passage, generation, *more))
 
 
-def question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:
+def compute_question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:
     """Return the content id of the `ordinal`-th question of its direction in the set."""
-    return QuestionId(content_id(in_set, int(direction), ordinal))
+    return QuestionId(compute_content_id(in_set, int(direction), ordinal))
 
 
 @dataclass(frozen=True, slots=True)

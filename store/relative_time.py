@@ -33,16 +33,16 @@ _LONGEST = 40
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a time: in ISO 8601, or in words that `relative_moment` knows."""
+    """Whether a text is a time: in ISO 8601, or in words that `parse_relative_moment` knows."""
     try:
-        if relative_moment(text, datetime.now()) is None:
+        if parse_relative_moment(text, datetime.now()) is None:
             datetime.fromisoformat(text)
     except ValueError:
         return False
     return True
 
 
-def relative_moment(text: str, now: datetime) -> datetime | None:
+def parse_relative_moment(text: str, now: datetime) -> datetime | None:
     """Return the time that a text describes: a time before `now`, or the start of a day, week or
     month.
 
@@ -50,11 +50,13 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
     text.
 
     >>> noon = datetime(2026, 3, 18, 12)  # a Wednesday
-    >>> [str(relative_moment(text, noon)) for text in ("yesterday", "3 hours ago", "last week")]
+    >>> texts = "yesterday", "3 hours ago", "last week"
+    >>> [str(parse_relative_moment(text, noon)) for text in texts]
     ['2026-03-17 00:00:00', '2026-03-18 09:00:00', '2026-03-09 00:00:00']
-    >>> [str(relative_moment(text, noon).date()) for text in ("Monday", "14 Feb", "14.3.2025")]
+    >>> texts = "Monday", "14 Feb", "14.3.2025"
+    >>> [str(parse_relative_moment(text, noon).date()) for text in texts]
     ['2026-03-16', '2026-02-14', '2025-03-14']
-    >>> relative_moment("soon", noon) is None
+    >>> parse_relative_moment("soon", noon) is None
     True
     """
     words = " ".join(text.lower().split())
@@ -67,22 +69,22 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
     try:
         if words in days:
             return today - timedelta(days=days[words])
-        if found := _SPAN.fullmatch(words):
-            span = _UNITS[found[2]] * int(_NUMBERS.get(found[1], found[1]))
+        if match := _SPAN.fullmatch(words):
+            span = _UNITS[match[2]] * int(_NUMBERS.get(match[1], match[1]))
             # A difference of local times is an hour off if clocks have changed between them.
             return datetime.fromtimestamp(now.timestamp() - span.total_seconds(), now.tzinfo)
-        if found := _PERIOD.fullmatch(words):
-            return _period_start(found[2], today, is_last=found[1] == "last")
-        if found := _WEEKDAY.fullmatch(words):
+        if match := _PERIOD.fullmatch(words):
+            return _find_period_start(match[2], today, is_last=match[1] == "last")
+        if match := _WEEKDAY.fullmatch(words):
             return today - timedelta(
-                days=(today.weekday() - _WEEKDAYS.index(found[1][:3]) - 1) % 7 + 1
+                days=(today.weekday() - _WEEKDAYS.index(match[1][:3]) - 1) % 7 + 1
             )
-        return _named_day(words, today)
+        return _parse_named_day(words, today)
     except (ValueError, OverflowError):
         return None
 
 
-def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
+def _find_period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
     """Return the first day of the current week, month or year. If `is_last` is true, return the
     first day of the previous week, month or year."""
     if unit == "week":
@@ -94,15 +96,15 @@ def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
     return before.replace(day=1) if unit == "month" else before.replace(month=1, day=1)
 
 
-def _named_day(words: str, today: datetime) -> datetime | None:
+def _parse_named_day(words: str, today: datetime) -> datetime | None:
     """Parse a date that contains the name of a month, or dots. Returns None for any other text.
     Raises ValueError for invalid names or dates."""
-    if found := _DOTTED.fullmatch(words):
-        return today.replace(day=int(found[1]), month=int(found[2]), year=int(found[3]))
-    if found := _DAY_FIRST.fullmatch(words):
-        day, month, year = found.groups()
-    elif found := _MONTH_FIRST.fullmatch(words):
-        month, day, year = found.groups()
+    if match := _DOTTED.fullmatch(words):
+        return today.replace(day=int(match[1]), month=int(match[2]), year=int(match[3]))
+    if match := _DAY_FIRST.fullmatch(words):
+        day, month, year = match.groups()
+    elif match := _MONTH_FIRST.fullmatch(words):
+        month, day, year = match.groups()
     else:
         return None
     number = _MONTHS.index(month[:3]) + 1

@@ -16,12 +16,12 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from store.access_rules import AccessRule, narrow, restored_rule
+from store.access_rules import AccessRule, mark_restored, narrow
 from store.backup_folder import (
     DATABASE,
     Backup,
     digest_of,
-    time_name,
+    format_folder_name,
 )
 from store.check import check
 from store.contract import Connection
@@ -30,20 +30,20 @@ from store.engines.sqlite.database import open_file
 from store.exceptions import BackupFailed, OlderSchema, StoreError
 from store.files import sync_folder, sync_to_disk, write_private
 from store.open_database import SCHEMA_VERSION, open_reader, open_writer
-from store.operational import all_watches, note_run
+from store.operational import list_watches, note_run
 from store.purge import request_purge
 from store.sources import (
-    access_rules,
-    all_sources,
     exclude,
-    excluded_items,
     knows_item,
+    list_sources,
     put_access_rules,
+    read_access_rules,
+    read_excluded_items,
+    read_source_names,
     register_source,
-    source_names,
 )
-from store.transactions import reserve_lost, transaction, version_digest
-from store.versions import head
+from store.transactions import compute_version_digest, reserve_lost, transaction
+from store.versions import read_head
 
 BACKUP_JOB = "backup"  # the name of the job that makes scheduled backups
 _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
@@ -108,13 +108,13 @@ def describe_loss(database: Path, copy: Path) -> Loss:
 
 
 def _compare(current: Connection, backup: Connection) -> Loss:
-    newest, old = head(current), head(backup)
+    newest, old = read_head(current), read_head(backup)
     if newest is None:
         return Loss()
     number = old.id if old else 0
-    is_other = version_digest(current, number) != version_digest(backup, number)
-    watched = {(watch.id, watch.question) for watch in all_watches(backup)}
-    tags = _tags(backup)
+    is_other = compute_version_digest(current, number) != compute_version_digest(backup, number)
+    watched = {(watch.id, watch.question) for watch in list_watches(backup)}
+    tags = _read_tags(backup)
     later = current.execute(
         "SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number]
     )
@@ -122,21 +122,21 @@ def _compare(current: Connection, backup: Connection) -> Loss:
         version=newest.id,
         created_ms=newest.created_ms,
         versions=int(later.fetchone()[0]),
-        tags=tuple(sorted(_tags(current) - tags)),
+        tags=tuple(sorted(_read_tags(current) - tags)),
         watches=tuple(
             watch.question
-            for watch in all_watches(current)
+            for watch in list_watches(current)
             if (watch.id, watch.question) not in watched
         ),
         is_other=is_other,
     )
 
 
-def _tags(connection: Connection) -> set[str]:
+def _read_tags(connection: Connection) -> set[str]:
     return {row[0] for row in connection.execute("SELECT name FROM tag")}
 
 
-def stage(
+def stage_restore(
     database: Path, name: str, chosen: Backup | Path, verify: Callable[[Path], None], now_ms: int
 ) -> None:
     """Prepare a restore: copy a backup or a database file to the folder where `finish_restore`
@@ -165,7 +165,7 @@ def stage(
             _copy_verified(name, chosen, copy)
         else:
             _copy_file(name, chosen, copy, verify)
-        order = _Order(name, time_name(now_ms))
+        order = _Order(name, format_folder_name(now_ms))
         part = folder / f".{_ORDER}.part"
         write_private(part, json.dumps(asdict(order)).encode())
         part.rename(folder / _ORDER)
@@ -196,11 +196,11 @@ def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], Non
     with closing(open_file(copy)) as connection:
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
     with closing(open_writer(copy)) as connection:
-        found = check(connection, deep=True) if schema < SCHEMA_VERSION else []
+        findings = check(connection, deep=True) if schema < SCHEMA_VERSION else []
         connection.execute("PRAGMA journal_mode = DELETE")
     note_path(copy).unlink(missing_ok=True)
-    if found:
-        why = f"{found[0].invariant}: {found[0].where}: {found[0].detail}"
+    if findings:
+        why = f"{findings[0].invariant}: {findings[0].where}: {findings[0].detail}"
         raise _restore_error(name, why, "Choose another backup. The current database is unchanged")
     if schema == SCHEMA_VERSION:
         verify(copy)
@@ -223,14 +223,14 @@ def _restore_error(name: str, why: str, hint: str) -> BackupFailed:
     return BackupFailed(f"Cannot restore {name}", why, hint)
 
 
-def pending_restore(database: Path) -> str | None:
+def find_pending_restore(database: Path) -> str | None:
     """Return the name of the backup whose restore was prepared or interrupted, or None if no
     restore is pending."""
     order = _read_order(database.parent / _STAGE)
     return order.name if order else None
 
 
-def order_file(database: Path) -> Path:
+def get_order_path(database: Path) -> Path:
     """Return the path of the file that describes the prepared restore. If this file is deleted, the
     restore is cancelled."""
     return database.parent / _STAGE / _ORDER
@@ -287,25 +287,25 @@ def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> Non
 
 
 def _prepare_copy(database: Path, former: Path, now_ms: int) -> Restored:
-    known = read_acknowledged(former)
+    acknowledged = read_acknowledged(former)
     purged, unread = 0, None
     with closing(open_writer(database)) as connection:
-        if known:
+        if acknowledged:
             with transaction(connection):
-                reserve_lost(connection, known.version)
+                reserve_lost(connection, acknowledged.version)
         if former.exists():
             try:
                 with closing(open_reader(former)) as replaced:
                     purged = _carry_over(replaced, connection, now_ms)
             except StoreError as error:
                 unread = error.why
-        rules = access_rules(connection)
+        rules = read_access_rules(connection)
         put_access_rules(
-            connection, {name: restored_rule(rule) for name, rule in rules.items() if rule}
+            connection, {name: mark_restored(rule) for name, rule in rules.items() if rule}
         )
         # Note a run now. Otherwise a backup would be due at once, before the first scan.
         note_run(connection, BACKUP_JOB, now_ms, None)
-        newest = head(connection)
+        newest = read_head(connection)
     replaced_in = former.parent if former.exists() else None
     return Restored(newest.id if newest else 0, replaced_in, purged, unread)
 
@@ -317,16 +317,16 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
     If the backup is of another database, the rules of both stay in force. Sources that the backup
     lacks are registered if they are closed or have purged documents.
     """
-    gone = excluded_items(former)
-    rules = access_rules(former)
-    kept = {name for name, _ in gone} | {name for name, rule in rules.items() if rule}
-    for source in all_sources(former):
-        if source.name in kept.difference(source_names(restored).values()):
+    purged_items = read_excluded_items(former)
+    rules = read_access_rules(former)
+    kept_names = {name for name, _ in purged_items} | {name for name, rule in rules.items() if rule}
+    for source in list_sources(former):
+        if source.name in kept_names.difference(read_source_names(restored).values()):
             register_source(restored, source.name, source.kind, source.location)
-    rows = {name: row for row, name in source_names(restored).items()}
+    rows = {name: row for row, name in read_source_names(restored).items()}
     put_access_rules(restored, _combine_rules(former, restored))
     purged = 0
-    for name, path in gone - excluded_items(restored):
+    for name, path in purged_items - read_excluded_items(restored):
         if knows_item(restored, rows[name], path):
             request_purge(restored, rows[name], path, now_ms)
             purged += 1
@@ -338,11 +338,13 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
 def _combine_rules(former: Connection, restored: Connection) -> dict[str, AccessRule]:
     """Return the access rules to record for the sources that are in both the former and the
     restored database."""
-    rules, backed_up = access_rules(former), access_rules(restored)
+    rules, backed_up = read_access_rules(former), read_access_rules(restored)
     loss = _compare(former, restored)
     is_other = loss.is_other or not loss.version
     return {
-        name: narrow(known, rule) if is_other and (known := backed_up[name]) else rule
+        name: narrow(backed_up_rule, rule)
+        if is_other and (backed_up_rule := backed_up[name])
+        else rule
         for name, rule in rules.items()
         if rule is not None and name in backed_up
     }
@@ -350,8 +352,8 @@ def _combine_rules(former: Connection, restored: Connection) -> dict[str, Access
 
 def list_replaced(database: Path) -> list[Path]:
     """Return the databases that restores have replaced, newest first."""
-    found = (database.parent / _REPLACED).glob(f"*/{DATABASE}")
-    return sorted(found, reverse=True)
+    databases = (database.parent / _REPLACED).glob(f"*/{DATABASE}")
+    return sorted(databases, reverse=True)
 
 
 def drop_replaced(folder: Path) -> None:

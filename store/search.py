@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.contract import Connection
-from store.engines.sqlite.database import vector_functions
+from store.engines.sqlite.database import open_vector_functions
 from store.records import PassageId, Vectors
 
 _MARGIN = 1e-5  # of a cosine. sqlite-vec's rounding errors are smaller, so ties are compared too.
 _BLOCK_ROWS = 1024  # compared at once, to limit the memory
 
 
-def nearest(
+def find_nearest(
     query: Vectors,
     passages: Sequence[int],
     take: Callable[[NDArray[np.integer]], Vectors],
@@ -28,26 +28,26 @@ def nearest(
     """
     if not query.any():
         return []
-    wanted, cosines = query.astype(np.float32), np.full(len(rows), -np.inf)
+    query_vector, cosines = query.astype(np.float32), np.full(len(rows), -np.inf)
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = take(rows[start : start + _BLOCK_ROWS])
         lengths = np.sqrt(np.einsum("rd,rd->r", block, block, dtype=np.float64))
-        dots = (block.astype(np.float32) @ wanted).astype(np.float64)
+        dots = (block.astype(np.float32) @ query_vector).astype(np.float64)
         np.divide(dots, lengths, out=cosines[start : start + _BLOCK_ROWS], where=lengths > 0)
-    cosines /= np.sqrt(np.square(wanted, dtype=np.float64).sum())
-    least = np.sort(cosines)[-k] if k < len(cosines) else -np.inf
-    close = np.flatnonzero((cosines >= least - _MARGIN) & (cosines > -np.inf)).tolist()
-    with closing(vector_functions()) as memory:
+    cosines /= np.sqrt(np.square(query_vector, dtype=np.float64).sum())
+    least_cosine = np.sort(cosines)[-k] if k < len(cosines) else -np.inf
+    close = np.flatnonzero((cosines >= least_cosine - _MARGIN) & (cosines > -np.inf)).tolist()
+    with closing(open_vector_functions()) as memory:
         scored = [
             (
                 PassageId(int(passages[position])),
-                1.0 - _distance(memory, vector, query),
+                1.0 - _compute_distance(memory, vector, query),
             )
             for position, vector in zip(close, take(rows[close]), strict=True)
         ]
     return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
 
 
-def _distance(memory: Connection, a: Vectors, b: Vectors) -> float:
+def _compute_distance(memory: Connection, a: Vectors, b: Vectors) -> float:
     blobs = [vector.astype("<f4").tobytes() for vector in (a, b)]
     return float(memory.execute("SELECT vec_distance_cosine(?, ?)", blobs).fetchone()[0])

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from store.access_rules import AccessRule, access_rule_text, read_access_rule
+from store.access_rules import AccessRule, encode_access_rule, read_access_rule
 from store.contract import Connection
 from store.records import ALIVE, Seen
 from store.transactions import transaction
-from store.visibility import Mask, hidden_folders, hidden_sources, hides, partly_hidden
+from store.visibility import (
+    Mask,
+    hides,
+    list_hidden_folders,
+    list_hidden_sources,
+    list_partly_hidden,
+)
 
 _NO_LIMIT = 2**62
 
@@ -84,7 +90,7 @@ def register_source(
     return int(row[0])
 
 
-def listing_state(connection: Connection, source: int) -> ListingState:
+def read_listing_state(connection: Connection, source: int) -> ListingState:
     row = connection.execute(
         "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
     ).fetchone()
@@ -173,12 +179,12 @@ def is_paused(connection: Connection, source: int) -> bool:
     return row is not None
 
 
-def source_names(connection: Connection) -> dict[int, str]:
+def read_source_names(connection: Connection) -> dict[int, str]:
     """Return the name of every source ever configured, by id."""
     return dict(connection.execute("SELECT id, name FROM source"))
 
 
-def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
+def read_access_rules(connection: Connection) -> dict[str, AccessRule | None]:
     """Return the recorded access rule of every source by name, or None for a source without a
     rule."""
     rows = connection.execute(
@@ -193,11 +199,11 @@ def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) ->
         connection.executemany(
             "UPDATE source_state SET access = ? WHERE source ="
             " (SELECT id FROM source WHERE name = ?)",
-            [(access_rule_text(rule), name) for name, rule in rules.items()],
+            [(encode_access_rule(rule), name) for name, rule in rules.items()],
         )
 
 
-def all_sources(connection: Connection) -> list[SourceRow]:
+def list_sources(connection: Connection) -> list[SourceRow]:
     """Return every source ever configured, with the numbers of its documents and of its items with
     problems."""
     rows = connection.execute(
@@ -210,7 +216,7 @@ def all_sources(connection: Connection) -> list[SourceRow]:
     return [SourceRow(*row) for row in rows]
 
 
-def rows_under(
+def read_rows_under(
     connection: Connection,
     select: str,
     source: int,
@@ -235,13 +241,13 @@ def rows_under(
     yield from connection.execute(f"{joined} WHERE {below}", parts)
 
 
-def seen_items(
+def read_seen_items(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, Seen]:
     """Return the state of each item of the source at its last scan, by path. If `under` is given,
     only items at or below these paths are returned."""
     select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
-    return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
+    return {row[1]: Seen(*row) for row in read_rows_under(connection, select, source, under)}
 
 
 def knows_item(connection: Connection, source: int, path: str) -> bool:
@@ -254,11 +260,11 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
     )
 
 
-def pins_of(
+def read_pins(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes | None]:
     """Return the content hash of the file of each pinned document, by path."""
-    return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
+    return dict(read_rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
 
 
 def release_pins(connection: Connection, source: int) -> int:
@@ -274,7 +280,7 @@ def release_pins(connection: Connection, source: int) -> int:
         return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
 
 
-def item_problems(
+def list_item_problems(
     connection: Connection, limit: int, hidden: Mask = frozenset()
 ) -> list[tuple[str, str, str, str]]:
     """Return at most `limit` items that cannot be used, as (source name, path, why, hint).
@@ -284,11 +290,12 @@ def item_problems(
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
         " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
-        f" AND s.name NOT IN {connection.dialect.names('?2')} ORDER BY s.name, i.path LIMIT ?1",
-        [row_limit(hidden, limit), names_json(hidden)],
+        f" AND s.name NOT IN {connection.dialect.select_names('?2')}"
+        " ORDER BY s.name, i.path LIMIT ?1",
+        [compute_row_limit(hidden, limit), encode_names(hidden)],
     )
-    shown = (tuple(row) for row in rows if not _hides_item(hidden, row[0], row[1]))
-    return [*islice(shown, limit)]
+    visible_rows = (tuple(row) for row in rows if not _hides_item(hidden, row[0], row[1]))
+    return [*islice(visible_rows, limit)]
 
 
 def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
@@ -316,26 +323,26 @@ def count_pins(connection: Connection, source: str, hidden: Mask) -> int:
     return sum(not hides(hidden, source, path) for (path,) in rows)
 
 
-def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
+def read_skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
     """Return the number of parts that the reader of an item omitted on purpose, by kind."""
     row = connection.execute(
         "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE s.name = ? AND i.path = ?",
         [source, path],
     ).fetchone()
-    return counts_in(row and row[0])
+    return parse_counts(row and row[0])
 
 
-def skipped_by_kind(
+def count_skipped_by_kind(
     connection: Connection, hidden: Mask = frozenset()
 ) -> list[tuple[str, int, int]]:
     """Return, for each kind of part omitted on purpose, (kind, parts, documents). Hidden documents
     are not counted."""
-    partly = partly_hidden(hidden)
-    names = json.dumps(sorted({*hidden_sources(hidden), *partly}))
+    partly = list_partly_hidden(hidden)
+    names = json.dumps(sorted({*list_hidden_sources(hidden), *partly}))
     rows = connection.execute(
         "SELECT i.skipped, count(*) FROM seen AS i JOIN source AS s ON s.id = i.source"
-        f" WHERE i.skipped IS NOT NULL AND s.name NOT IN {connection.dialect.names()}"
+        f" WHERE i.skipped IS NOT NULL AND s.name NOT IN {connection.dialect.select_names()}"
         " GROUP BY i.skipped",
         [names],
     ).fetchall()
@@ -348,24 +355,24 @@ def skipped_by_kind(
         rows += [(text, 1) for text, path in item_rows if not hides(hidden, name, path)]
     parts, documents = Counter[str](), Counter[str]()
     for text, items in rows:
-        for kind, count in counts_in(text).items():
+        for kind, count in parse_counts(text).items():
             parts[kind] += count * items
             documents[kind] += items
     return [(kind, parts[kind], documents[kind]) for kind in sorted(parts)]
 
 
-def counts_in(text: object) -> dict[str, int]:
+def parse_counts(text: object) -> dict[str, int]:
     """Return the counts in a JSON object. Anything else, such as a damaged row, returns an empty
     dict.
 
-    >>> counts_in('{".log": 3}'), counts_in(None), counts_in("no JSON")
+    >>> parse_counts('{".log": 3}'), parse_counts(None), parse_counts("no JSON")
     ({'.log': 3}, {}, {})
     """
     try:
-        found = json.loads(text) if isinstance(text, str) else {}
+        fields = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, RecursionError):
         return {}
-    counts = found if isinstance(found, dict) else {}
+    counts = fields if isinstance(fields, dict) else {}
     return {kind: count for kind, count in counts.items() if isinstance(count, int)}
 
 
@@ -378,15 +385,15 @@ def put_left_out(connection: Connection, source: int, counts: Mapping[str, int])
         )
 
 
-def excluded_paths(
+def read_excluded_paths(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> set[str]:
     """Return the paths that scans skip because they were purged."""
     select = "SELECT t.path FROM excluded"
-    return {row[0] for row in rows_under(connection, select, source, under)}
+    return {row[0] for row in read_rows_under(connection, select, source, under)}
 
 
-def excluded_items(connection: Connection) -> set[tuple[str, str]]:
+def read_excluded_items(connection: Connection) -> set[tuple[str, str]]:
     """Return all purged items, as (source name, path)."""
     return {
         (name, path)
@@ -406,23 +413,23 @@ def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None
 def include_again(connection: Connection, source: int, path: str) -> bool:
     """Let the next scan index a purged item again. Returns False if the item was not purged."""
     with transaction(connection):
-        gone = connection.execute(
+        deletion = connection.execute(
             "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
         )
         forget_cursor(connection, source)
-    return bool(gone.rowcount)
+    return bool(deletion.rowcount)
 
 
-def row_limit(hidden: Mask, limit: int) -> int:
+def compute_row_limit(hidden: Mask, limit: int) -> int:
     """Return the LIMIT for a statement whose rows are then filtered with `hides`, to get `limit`
     rows or more."""
-    return _NO_LIMIT if hidden_folders(hidden) else limit
+    return _NO_LIMIT if list_hidden_folders(hidden) else limit
 
 
-def names_json(hidden: Mask) -> str:
+def encode_names(hidden: Mask) -> str:
     """Return the names of the completely hidden sources as a JSON array, to use as an SQL
     parameter.
 
     SQL cannot filter by hidden folders, so also filter the statement's rows with `hides`.
     """
-    return json.dumps(hidden_sources(hidden))
+    return json.dumps(list_hidden_sources(hidden))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from store.contract import Connection
 from store.engines.sqlite import space as file_space
-from store.engines.sqlite.space import backup
+from store.engines.sqlite.space import copy_to_file
 from store.heap import release_heap
 
-__all__ = ["backup", "erase", "release_memory", "shrink"]
+__all__ = ["copy_to_file", "erase", "release_memory", "shrink"]
 
 
 def release_memory(connection: Connection) -> None:

@@ -27,7 +27,7 @@ def count_history_change(connection: Connection) -> None:
     connection.execute(_COUNT_ONE, ["rewrites"])
 
 
-def rewrites(connection: Connection) -> int:
+def count_rewrites(connection: Connection) -> int:
     """Return the number of transactions that have changed past versions: purges and rebuilds."""
     return count_of(connection, "rewrites")
 
@@ -42,7 +42,7 @@ def reserve_lost(connection: Connection, number: int) -> None:
     )
 
 
-def lost_version(connection: Connection) -> int:
+def read_lost_version(connection: Connection) -> int:
     """Return the highest version that was acknowledged and then lost; 0 if none was."""
     return count_of(connection, "lost_version")
 
@@ -53,7 +53,7 @@ def count_of(connection: Connection, name: str) -> int:
     return int(row[0]) if row else 0
 
 
-def version_digest(connection: Connection, number: int) -> str:
+def compute_version_digest(connection: Connection, number: int) -> str:
     """Return the digest of the columns of a version's row that never change, or "" if the version
     has no row."""
     row = connection.execute(
@@ -71,7 +71,7 @@ def transaction(connection: Connection) -> Iterator[None]:
     may be committed nevertheless.
     """
     connection.refuse_gone()
-    with connection.disk_failures():
+    with connection.convert_disk_errors():
         try:
             connection.begin_write()
             yield
@@ -89,7 +89,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 def snapshot(connection: Connection) -> Iterator[None]:
     """Run the block in one read transaction, in which all reads see the same state. Raises
     DiskFailure."""
-    with connection.disk_failures():
+    with connection.convert_disk_errors():
         try:
             connection.begin_read()
             yield

@@ -22,13 +22,13 @@ COLUMNS = (
 CHANGES = "documents_added, documents_changed, documents_removed, passages_added, passages_removed"
 
 
-def head(connection: Connection) -> Version | None:
+def read_head(connection: Connection) -> Version | None:
     """Return the newest version, or None if there is no version yet."""
     row = connection.execute(f"SELECT {COLUMNS} FROM version ORDER BY id DESC LIMIT 1").fetchone()
     return _read_version(row) if row else None
 
 
-def version(connection: Connection, number: int) -> Version:
+def read_version(connection: Connection, number: int) -> Version:
     """Return the version with this number. Raises NoSuchVersion if it never existed or has
     expired."""
     row = connection.execute(
@@ -39,7 +39,7 @@ def version(connection: Connection, number: int) -> Version:
         return _read_version(row[1:])
     if row:
         raise _expired_error(connection, number, row[0])
-    newest = head(connection)
+    newest = read_head(connection)
     if newest and 0 < number < newest.id:
         why = f"version {number} was lost in a recovery or a restore"
     else:
@@ -59,13 +59,13 @@ def scan_reason(source: str, read: int, removed: int, renamed: int = 0) -> str:
     return f"{source}: {changes or 'nothing changed'}"
 
 
-def logged_version(connection: Connection, number: int) -> Version:
+def read_logged_version(connection: Connection, number: int) -> Version:
     """Return a version that is kept or collected. The version must exist."""
     row = connection.execute(f"SELECT {COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _read_version(row)
 
 
-def kept_versions(connection: Connection) -> list[int]:
+def list_kept_versions(connection: Connection) -> list[int]:
     """Return the numbers of the versions that can be read, in ascending order."""
     rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
     return [row[0] for row in rows]
@@ -73,10 +73,10 @@ def kept_versions(connection: Connection) -> list[int]:
 
 def _expired_error(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
     day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
-    kept = format_ranges(kept_versions(connection))
+    kept_ranges = format_ranges(list_kept_versions(connection))
     return NoSuchVersion(
         f"Cannot read version {number}",
-        f"version {number} expired and was deleted on {day}; the kept versions are {kept}",
+        f"version {number} expired and was deleted on {day}; the kept versions are {kept_ranges}",
         "To keep versions longer, tag them or change [retention] in the configuration",
     )
 

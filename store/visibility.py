@@ -67,12 +67,12 @@ def _resolve(parts: Sequence[str]) -> list[str]:
     return resolved
 
 
-def hidden_sources(mask: Mask) -> list[str]:
+def list_hidden_sources(mask: Mask) -> list[str]:
     """Return the names of the sources that are hidden completely, sorted."""
     return sorted(part for part in mask if isinstance(part, str))
 
 
-def hidden_folders(mask: Mask) -> list[HiddenFolders]:
+def list_hidden_folders(mask: Mask) -> list[HiddenFolders]:
     """Return the hidden folders of the sources that are not completely hidden."""
     return [part for part in mask if isinstance(part, HiddenFolders)]
 
@@ -80,13 +80,13 @@ def hidden_folders(mask: Mask) -> list[HiddenFolders]:
 def hides(mask: Mask, source: str, path: str) -> bool:
     """Whether the document at this path of the source is hidden."""
     return source in mask or any(
-        folders.hides(path) for folders in hidden_folders(mask) if folders.source == source
+        folders.hides(path) for folders in list_hidden_folders(mask) if folders.source == source
     )
 
 
-def partly_hidden(mask: Mask) -> set[str]:
+def list_partly_hidden(mask: Mask) -> set[str]:
     """Return the names of the sources that have hidden folders."""
-    return {folders.source for folders in hidden_folders(mask)}
+    return {folders.source for folders in list_hidden_folders(mask)}
 
 
 def is_pattern(pattern: str) -> bool:

@@ -18,11 +18,11 @@ from connectors.mail.imap_session import (
     Deadline,
     Listed,
     fetch_rows,
-    listed_folders,
     log_in,
+    parse_folders,
     quote_name,
 )
-from connectors.mail.message import is_wanted, make_fetched, too_large
+from connectors.mail.message import describe_too_large, is_wanted, make_fetched
 from connectors.protocol import (
     Fetched,
     Found,
@@ -33,7 +33,7 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    cursors,
+    make_cursors,
     mark_of,
     parse_known,
     vanished_error,
@@ -145,16 +145,16 @@ class ImapConnector:
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement `Connector.discover`."""
-        known = {}
+        known_states = {}
         if since is not None and under is None:
-            known = parse_known(since, self._mark(), self._where, _Known.from_row)
+            known_states = parse_known(since, self._mark(), self._where, _Known.from_row)
         self.close()  # a connection that idled since the last listing may be dead
         with Deadline(self.settings.limit_s) as self._deadline:
             try:
-                yield from self._list_all(known, under)
+                yield from self._list_all(known_states, under)
             except (*_FAILURES, ValueError) as error:
                 self._drop()
-                raise self._unavailable(error) from error
+                raise self._unavailable_error(error) from error
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`. If the connection was lost, the fetch is repeated once over
@@ -169,7 +169,7 @@ class ImapConnector:
                 except _FAILURES as error:
                     self._drop()
                     if attempt == 2 or deadline.passed:
-                        raise self._unavailable(error) from error
+                        raise self._unavailable_error(error) from error
         raise AssertionError("the second attempt returns or raises")
 
     def close(self) -> None:
@@ -181,14 +181,16 @@ class ImapConnector:
             except _FAILURES:
                 server.shutdown()
 
-    def _list_all(self, known: dict[str, _Known], under: Sequence[str] | None) -> Iterator[Found]:
+    def _list_all(
+        self, known_states: dict[str, _Known], under: Sequence[str] | None
+    ) -> Iterator[Found]:
         now: dict[str, _Known] = {}
         parts = Selection(under)
         for name in self._list_folders():
             if not parts.leads_to(name):
                 continue
-            opened = self._open(name)
-            if opened is None:
+            open_folder = self._open(name)
+            if open_folder is None:
                 yield Problem(
                     name,
                     "the server did not open the folder",
@@ -196,61 +198,63 @@ class ImapConnector:
                     f' add "!{name}" to `folders` of this source.',
                     subtree=True,
                 )
-                if name in known:
-                    now[name] = known[name]
+                if name in known_states:
+                    now[name] = known_states[name]
                 continue
-            before = known.get(name, _Known(opened.validity, Uids()))
+            before = known_states.get(name, _Known(open_folder.validity, Uids()))
             uids = Uids()
-            yield from self._list_messages(opened, before, uids, parts)
-            now[name] = _Known(opened.validity, uids)
+            yield from self._list_messages(open_folder, before, uids, parts)
+            now[name] = _Known(open_folder.validity, uids)
         if under is not None:
             return
-        for name in known.keys() - now.keys():
-            yield from (Gone(f"{name}/{uid}") for uid in known[name].uids)
-        yield from cursors(
+        for name in known_states.keys() - now.keys():
+            yield from (Gone(f"{name}/{uid}") for uid in known_states[name].uids)
+        yield from make_cursors(
             self._mark(),
             {name: [folder.validity, str(folder.uids)] for name, folder in now.items()},
         )
 
     def _list_messages(
-        self, opened: _Open, before: _Known, uids: Uids, parts: Selection
+        self, open_folder: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
         """Yield the new and the removed messages of a folder, and add its current UIDs
         to `uids`."""
-        same = before.validity == opened.validity
+        same = before.validity == open_folder.validity
         first = 1
-        if same and self._keeps_all(opened, before.uids):
+        if same and self._keeps_all(open_folder, before.uids):
             uids.extend(before.uids)
             first = len(before.uids) + 1
         old = before.uids if same else Uids()
-        for uid, size_bytes in self._rows(opened, first):
+        for uid, size_bytes in self._list_rows(open_folder, first):
             uids.add(uid)
-            if uid not in old and parts.has(f"{opened.name}/{uid}"):
-                yield self._judge(opened, uid, size_bytes)
+            if uid not in old and parts.has(f"{open_folder.name}/{uid}"):
+                yield self._judge(open_folder, uid, size_bytes)
         for uid in before.uids:
             if uid not in uids:
-                yield Gone(f"{opened.name}/{uid}")
+                yield Gone(f"{open_folder.name}/{uid}")
 
-    def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
+    def _keeps_all(self, open_folder: _Open, uids: Uids) -> bool:
         """Whether the folder still has all messages with these UIDs."""
         count = len(uids)
-        if count == 0 or count > opened.messages:
+        if count == 0 or count > open_folder.messages:
             return count == 0
-        last = min(count + 1, opened.messages)
-        rows = self._fetch_window(opened, count, last)
+        last = min(count + 1, open_folder.messages)
+        rows = self._fetch_window(open_folder, count, last)
         return bool(rows) and rows[0][0] == uids.last and all(u > uids.last for u, _ in rows[1:])
 
-    def _rows(self, opened: _Open, first: int) -> Iterator[tuple[int, int]]:
-        for start in range(first, opened.messages + 1, _WINDOW):
-            yield from self._fetch_window(opened, start, min(start + _WINDOW - 1, opened.messages))
+    def _list_rows(self, open_folder: _Open, first: int) -> Iterator[tuple[int, int]]:
+        for start in range(first, open_folder.messages + 1, _WINDOW):
+            yield from self._fetch_window(
+                open_folder, start, min(start + _WINDOW - 1, open_folder.messages)
+            )
 
-    def _fetch_window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
+    def _fetch_window(self, open_folder: _Open, first: int, last: int) -> list[tuple[int, int]]:
         """Return the (UID, size) of each message with the sequence numbers from `first` to `last`.
 
         Sequence numbers do not change between two such requests: a server must not report expunged
         messages in response to FETCH (RFC 3501, 7.4.1).
         """
-        if self._opened is not opened:
+        if self._opened is not open_folder:
             raise imaplib.IMAP4.abort("the connection opened another folder during the listing")
         status, data = self._connect().fetch(f"{first}:{last}", "(UID RFC822.SIZE)")
         _check(status, data)
@@ -261,20 +265,20 @@ class ImapConnector:
             )
         return sorted(rows)
 
-    def _judge(self, opened: _Open, uid: int, size_bytes: int) -> Item | Problem:
-        id_ = f"{opened.name}/{uid}"
+    def _judge(self, open_folder: _Open, uid: int, size_bytes: int) -> Item | Problem:
+        id_ = f"{open_folder.name}/{uid}"
         if size_bytes > self.settings.max_bytes:
-            return Problem(id_, *too_large(size_bytes, self.settings.max_bytes))
-        return Item(id_, f"{opened.validity}-{uid}")
+            return Problem(id_, *describe_too_large(size_bytes, self.settings.max_bytes))
+        return Item(id_, f"{open_folder.validity}-{uid}")
 
     def _fetch(self, item: Item) -> Fetched:
         name, _, uid = item.id.rpartition("/")
         if name not in self._raw_names:
             self._list_folders()
-        opened = self._opened
-        if opened is None or opened.name != name:
-            opened = self._open(name) if name in self._raw_names else None
-        if opened is None:
+        open_folder = self._opened
+        if open_folder is None or open_folder.name != name:
+            open_folder = self._open(name) if name in self._raw_names else None
+        if open_folder is None:
             raise ItemVanished(
                 f"Cannot read {item.id!r}",
                 "the message's folder was deleted",
@@ -287,8 +291,8 @@ class ImapConnector:
         if body is None:
             raise vanished_error(item.id)
         if len(body) > limit:
-            raise ItemUnreadable(f"Cannot read {item.id!r}", *too_large(len(body), limit))
-        return make_fetched(body, f"{opened.validity}-{uid}")
+            raise ItemUnreadable(f"Cannot read {item.id!r}", *describe_too_large(len(body), limit))
+        return make_fetched(body, f"{open_folder.validity}-{uid}")
 
     def _list_folders(self) -> list[str]:
         """Return the names of the selected folders, sorted. Also stores each folder's name on the
@@ -296,7 +300,7 @@ class ImapConnector:
         server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)
-        folders = [folder for folder in listed_folders(data) if self._wants_folder(folder)]
+        folders = [folder for folder in parse_folders(data) if self._wants_folder(folder)]
         self._raw_names = {folder.name: folder.raw for folder in folders}
         return sorted(self._raw_names)
 
@@ -313,8 +317,8 @@ class ImapConnector:
         server = self._connect()
         self._opened = None
         status, data = server.select(quote_name(self._raw_names[name]), readonly=True)
-        validity = _number(server.response("UIDVALIDITY")[1])
-        messages = _number(data)
+        validity = _parse_number(server.response("UIDVALIDITY")[1])
+        messages = _parse_number(data)
         if status != "OK" or validity is None or messages is None:
             return None
         self._opened = _Open(name, messages, validity)
@@ -342,7 +346,7 @@ class ImapConnector:
     def _where(self) -> str:
         return f"{self.settings.user} at {self.settings.host}:{self.settings.port}"
 
-    def _unavailable(self, error: Exception) -> SourceUnavailable:
+    def _unavailable_error(self, error: Exception) -> SourceUnavailable:
         late = self._deadline is not None and self._deadline.passed
         return SourceUnavailable(
             f"Cannot read the mail of {self._where}",
@@ -356,15 +360,15 @@ class ImapConnector:
 
 def _check(status: str, data: Answer) -> None:
     if status != "OK":
-        raise imaplib.IMAP4.error(_text(data))
+        raise imaplib.IMAP4.error(_decode_text(data))
 
 
-def _number(data: Answer) -> int | None:
-    found = re.search(r"\d+", _text(data))
-    return int(found[0]) if found else None
+def _parse_number(data: Answer) -> int | None:
+    match = re.search(r"\d+", _decode_text(data))
+    return int(match[0]) if match else None
 
 
-def _text(data: Answer) -> str:
+def _decode_text(data: Answer) -> str:
     first = data[0] if data else b""
     return first.decode("utf-8", "replace") if isinstance(first, bytes) else ""
 

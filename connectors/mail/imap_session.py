@@ -141,7 +141,7 @@ class Listed:
     flags: frozenset[str]
 
 
-def listed_folders(data: Answer) -> list[Listed]:
+def parse_folders(data: Answer) -> list[Listed]:
     """Parse the folders in the response to LIST.
 
     Raises IMAP4.abort for a line that cannot be parsed, because a skipped folder would seem
@@ -152,14 +152,14 @@ def listed_folders(data: Answer) -> list[Listed]:
         head, literal = row if isinstance(row, tuple) else (row, None)
         if not head:
             continue
-        found = _LISTED.match(head)
-        if found is None:
+        match = _LISTED.match(head)
+        if match is None:
             raise imaplib.IMAP4.abort(
                 f"the server's folder list has an unreadable line: {head[:100]!r}"
             )
-        raw = (_unquote(found[2]) if literal is None else literal).decode("latin-1")
-        flags = frozenset(found[1].decode("ascii", "replace").lower().split())
-        folders.append(Listed(_readable(raw), raw, flags))
+        raw = (_unquote(match[2]) if literal is None else literal).decode("latin-1")
+        flags = frozenset(match[1].decode("ascii", "replace").lower().split())
+        folders.append(Listed(_decode_utf7(raw), raw, flags))
     return folders
 
 
@@ -191,18 +191,18 @@ def _unquote(text: bytes) -> bytes:
     return re.sub(rb"\\(.)", rb"\1", text[1:-1]) if text.startswith(b'"') else text
 
 
-def _readable(raw: str) -> str:
+def _decode_utf7(raw: str) -> str:
     """Decode modified UTF-7 (RFC 3501, 5.1.3). Text that is not modified UTF-7 is returned
     unchanged.
 
-    >>> _readable("Entw&APw-rfe"), _readable("R&-D")
+    >>> _decode_utf7("Entw&APw-rfe"), _decode_utf7("R&-D")
     ('Entwürfe', 'R&D')
     """
 
-    def decode_name(found: re.Match[str]) -> str:
-        if not found[1]:
+    def decode_name(match: re.Match[str]) -> str:
+        if not match[1]:
             return "&"
-        padded = found[1].replace(",", "/") + "=" * (-len(found[1]) % 4)
+        padded = match[1].replace(",", "/") + "=" * (-len(match[1]) % 4)
         return base64.b64decode(padded, validate=True).decode("utf-16-be")
 
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
-from connectors.mail.message import is_wanted, make_fetched, too_large
+from connectors.mail.message import describe_too_large, is_wanted, make_fetched
 from connectors.protocol import (
     Fetched,
     Found,
@@ -22,7 +22,7 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    printable_id,
+    escape_id,
     vanished_error,
 )
 from connectors.regular_file import GONE, OpenFolders, open_beneath
@@ -63,22 +63,22 @@ class MaildirConnector:
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Implement `Connector.discover`. Every listing is complete, so there is no cursor."""
-        before, parts = self._identity(), Selection(under)
+        before, parts = self._read_identity(), Selection(under)
         found_any = False
         for folder, error in self._walk():
             if error is not None:
-                yield Problem(printable_id(folder), *_explain_error(error), subtree=True)
+                yield Problem(escape_id(folder), *_explain_error(error), subtree=True)
             else:
                 found_any = True
                 if not folder or parts.leads_to(folder):
                     yield from self._list(folder, parts)
         if not found_any:
-            raise self._unavailable(
+            raise self._unavailable_error(
                 "the folder contains no Maildir",
                 "Set `path` to the folder that contains `cur` and `new`",
             )
-        if self._identity() != before:
-            raise self._unavailable(
+        if self._read_identity() != before:
+            raise self._unavailable_error(
                 "the folder was unmounted or replaced during the listing", "Mount the folder again"
             )
 
@@ -112,9 +112,9 @@ class MaildirConnector:
             raise kind(f"Cannot read {item.id!r}", *_explain_error(error)) from error
         if len(data) > self._max_bytes:
             raise ItemUnreadable(
-                f"Cannot read {item.id!r}", *too_large(state.st_size, self._max_bytes)
+                f"Cannot read {item.id!r}", *describe_too_large(state.st_size, self._max_bytes)
             )
-        return make_fetched(data, _revision(state))
+        return make_fetched(data, _format_revision(state))
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
         """Yield the path of each selected Maildir, sorted, with None or, if the folder cannot be
@@ -134,7 +134,7 @@ class MaildirConnector:
                     names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
             except OSError as error:
                 if not folder:
-                    raise self._unavailable(*_explain_error(error)) from error
+                    raise self._unavailable_error(*_explain_error(error)) from error
                 if error.errno not in GONE:
                     yield folder, error
                 continue
@@ -148,7 +148,7 @@ class MaildirConnector:
         try:
             return OpenFolders(os.path.realpath(self._root))
         except OSError as error:
-            raise self._unavailable(*_explain_error(error)) from error
+            raise self._unavailable_error(*_explain_error(error)) from error
 
     def _list(self, folder: str, parts: Selection) -> Iterator[Item | Problem]:
         folders = self._open_root()
@@ -163,7 +163,7 @@ class MaildirConnector:
         try:
             names = self._read_names(folder)
         except OSError as error:
-            yield Problem(printable_id(folder), *_explain_error(error), subtree=True)
+            yield Problem(escape_id(folder), *_explain_error(error), subtree=True)
             return
         for unique in names.strange:
             yield Problem(
@@ -176,18 +176,18 @@ class MaildirConnector:
             if not parts.has(id_):
                 continue
             try:
-                state = self._lstat(folders, names.paths.get(unique))
+                state = self._read_lstat(folders, names.paths.get(unique))
                 if state is None and unique in names.paths:
                     # It was read, flagged or deleted meanwhile, so look at the names again.
                     names = self._read_names(folder)
-                    state = self._lstat(folders, names.paths.get(unique))
+                    state = self._read_lstat(folders, names.paths.get(unique))
             except OSError as error:
                 yield Problem(id_, *_explain_error(error))
                 continue
             if state is not None:
                 yield self._judge(id_, state)
 
-    def _lstat(self, folders: OpenFolders, path: str | None) -> os.stat_result | None:
+    def _read_lstat(self, folders: OpenFolders, path: str | None) -> os.stat_result | None:
         if path is None:
             return None
         folder, _, name = path.rpartition("/")
@@ -202,8 +202,8 @@ class MaildirConnector:
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "not a regular file", "Move the file out of the Maildir.")
         if state.st_size > self._max_bytes:
-            return Problem(id_, *too_large(state.st_size, self._max_bytes))
-        return Item(id_, _revision(state))
+            return Problem(id_, *describe_too_large(state.st_size, self._max_bytes))
+        return Item(id_, _format_revision(state))
 
     def _read_names(self, folder: str) -> _Names:
         """Return the messages of a Maildir. Raises OSError."""
@@ -213,24 +213,24 @@ class MaildirConnector:
         try:
             for part in _PARTS:
                 within = f"{folder}/{part}" if folder else part
-                for name in _names_in(folders, within):
+                for name in _list_names(folders, within):
                     unique = name.partition(":")[0]
-                    if unique != printable_id(unique):
-                        strange.add(printable_id(unique))
+                    if unique != escape_id(unique):
+                        strange.add(escape_id(unique))
                     else:
                         paths[unique] = f"{within}/{name}"
         finally:
             folders.close()
         return _Names(folder, paths, tuple(sorted(strange)))
 
-    def _identity(self) -> tuple[int, int]:
+    def _read_identity(self) -> tuple[int, int]:
         try:
             state = self._root.stat()
         except OSError as error:
-            raise self._unavailable(*_explain_error(error)) from error
+            raise self._unavailable_error(*_explain_error(error)) from error
         return state.st_dev, state.st_ino
 
-    def _unavailable(self, why: str, hint: str) -> SourceUnavailable:
+    def _unavailable_error(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"Cannot list the Maildir {self._root}",
             why,
@@ -239,7 +239,7 @@ class MaildirConnector:
         )
 
 
-def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
+def _list_names(folders: OpenFolders, id_: str) -> Iterator[str]:
     """Yield the names of the files in a folder. Yields nothing if the folder no longer exists.
     Raises OSError.
 
@@ -262,7 +262,7 @@ def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
             return
 
 
-def _revision(state: os.stat_result) -> str:
+def _format_revision(state: os.stat_result) -> str:
     """Return a revision that changes when the file is rewritten, but not when it is renamed because
     of its flags."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"

@@ -18,11 +18,11 @@ from typing import BinaryIO
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.mail.message import (
     MAX_HEAD_BYTES,
-    head_of,
+    describe_too_large,
     is_discarded,
     make_fetched,
-    message_id,
-    too_large,
+    parse_head,
+    read_message_id,
 )
 from connectors.protocol import (
     Fetched,
@@ -34,7 +34,7 @@ from connectors.protocol import (
     SourceUnavailable,
     vanished_error,
 )
-from connectors.regular_file import revision_of
+from connectors.regular_file import format_revision
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # more than a `From ` line and the header field after it
@@ -88,22 +88,22 @@ class MboxConnector:
         parts = Selection(under)
         with self._open() as file:
             contents = self._scan(file)
-        for id_, (found, _) in contents.entries.items():
+        for id_, (item, _) in contents.entries.items():
             if parts.has(id_):
-                yield found
+                yield item
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`."""
         with self._open() as file:
             _, span = self._scan(file).entries.get(item.id, (None, None))
-            read = self._read_message(file, span) if span else None
-        if span is None or read is None:
+            message = self._read_message(file, span) if span else None
+        if span is None or message is None:
             raise vanished_error(item.id)
         if span.size_bytes > self._max_bytes:
             raise ItemUnreadable(
-                f"Cannot read {item.id!r}", *too_large(span.size_bytes, self._max_bytes)
+                f"Cannot read {item.id!r}", *describe_too_large(span.size_bytes, self._max_bytes)
             )
-        return make_fetched(read[1], _hash(read[1]))
+        return make_fetched(message[1], _hash(message[1]))
 
     def close(self) -> None:
         """Do nothing: no resource stays open."""
@@ -111,29 +111,29 @@ class MboxConnector:
     def _scan(self, file: BinaryIO) -> _Contents:
         """Scan the file, and return its messages. Raises SourceUnavailable if the file changes
         during the scan."""
-        revision = revision_of(os.fstat(file.fileno()))
+        revision = format_revision(os.fstat(file.fileno()))
         if self._last.revision != revision:
-            entries = {found.id: (found, span) for found, span in self._entries(file)}
-            if revision_of(os.fstat(file.fileno())) != revision:
-                raise self._unavailable("another program changed the file during the listing")
+            entries = {item.id: (item, span) for item, span in self._read_entries(file)}
+            if format_revision(os.fstat(file.fileno())) != revision:
+                raise self._unavailable_error("another program changed the file during the listing")
             self._last = _Contents(revision, entries)
         return self._last
 
-    def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
+    def _read_entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
         """Yield every message in order, except Gmail's spam and trash. If a Message-ID is repeated,
         a number is appended to it."""
         times: dict[str, int] = {}
-        for span in _spans(file, os.fstat(file.fileno()).st_size):
-            read = self._read_message(file, span)
-            if read is None:
+        for span in _find_spans(file, os.fstat(file.fileno()).st_size):
+            message = self._read_message(file, span)
+            if message is None:
                 continue
-            id_, data = read
-            if is_discarded(head_of(data)):
+            id_, data = message
+            if is_discarded(parse_head(data)):
                 continue
             times[id_] = times.get(id_, 0) + 1
             id_ = id_ if times[id_] == 1 else f"{id_}#{times[id_]}"
             if span.size_bytes > self._max_bytes:
-                yield Problem(id_, *too_large(span.size_bytes, self._max_bytes)), span
+                yield Problem(id_, *describe_too_large(span.size_bytes, self._max_bytes)), span
             else:
                 yield Item(id_, _hash(data)), span
 
@@ -145,20 +145,20 @@ class MboxConnector:
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)
         if not data.strip():
             return None
-        data = _plain(data)
-        return message_id(head_of(data)) or f"sha256-{_hash(data)}", data
+        data = _strip_additions(data)
+        return read_message_id(parse_head(data)) or f"sha256-{_hash(data)}", data
 
     def _open(self) -> BinaryIO:
         try:
             handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise self._unavailable((error.strerror or str(error)).lower()) from error
+            raise self._unavailable_error((error.strerror or str(error)).lower()) from error
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise self._unavailable("the path is not a file")
+            raise self._unavailable_error("the path is not a file")
         return os.fdopen(handle, "rb", buffering=0)
 
-    def _unavailable(self, why: str) -> SourceUnavailable:
+    def _unavailable_error(self, why: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"Cannot list the mailbox {self._path}",
             why,
@@ -167,18 +167,18 @@ class MboxConnector:
         )
 
 
-def messages_of(data: bytes) -> Iterator[bytes]:
+def split_messages(data: bytes) -> Iterator[bytes]:
     """Yield the messages in an mbox file, without the header fields and marks that mail programs
     add."""
-    for span in _spans(io.BytesIO(data), len(data)):
+    for span in _find_spans(io.BytesIO(data), len(data)):
         message = data[span.start : span.end]
         if message.strip():
-            yield _plain(message)
+            yield _strip_additions(message)
 
 
-def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
+def _find_spans(file: BinaryIO, end: int) -> Iterator[_Span]:
     start: int | None = None
-    for line, message in _starts(file):
+    for line, message in _find_starts(file):
         if start is not None:
             yield _Span(start, line)
         start = message
@@ -186,7 +186,7 @@ def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
         yield _Span(start, end)
 
 
-def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
+def _find_starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
     """Yield the start and end position of each `From ` line. Reads in blocks, so the caller may
     seek between them."""
     base, buffer, done = 0, b"", 0
@@ -196,10 +196,10 @@ def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
         buffer += block
         first = _FIRST_START.match(buffer) if base == 0 else None
         starts = (f for f in _START.finditer(buffer) if _ends_blank(buffer, f.start()))
-        for found in (first, *starts) if first else starts:
-            if base + found.start(1) >= done:
-                yield base + found.start(1), base + found.end(1)
-                done = base + found.end(1)
+        for match in (first, *starts) if first else starts:
+            if base + match.start(1) >= done:
+                yield base + match.start(1), base + match.end(1)
+                done = base + match.end(1)
         if not block:
             return
         cut = max(len(buffer) - _OVERLAP_BYTES, 0)
@@ -211,11 +211,11 @@ def _ends_blank(buffer: bytes, end: int) -> bool:
     return buffer[max(end - 2, 0) : end].endswith((b"\n", b"\n\r"))
 
 
-def _plain(data: bytes) -> bytes:
+def _strip_additions(data: bytes) -> bytes:
     """Remove the additions of mail programs from a message: fields with flags, and `>` before `From
     `."""
-    found = _HEAD_END.search(data)
-    end = found.start() + 1 if found else len(data)
+    match = _HEAD_END.search(data)
+    end = match.start() + 1 if match else len(data)
     body = data[end:]
     if b">From " in body:
         body = _QUOTED_FROM.sub(rb"\1", body)

@@ -18,8 +18,8 @@ from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 
-from connectors.charset_labels import codecs_of
-from connectors.protocol import Fetched, iso_date
+from connectors.charset_labels import list_codecs
+from connectors.protocol import Fetched, format_iso_date
 
 MEDIA_TYPE = "message/rfc822"
 MAX_HEAD_BYTES = 256 * 1024
@@ -49,40 +49,40 @@ _LABELS_OF_GMAIL = frozenset(
 def make_fetched(data: bytes, revision: str) -> Fetched:
     """Return the unchanged message `data` with its metadata. Its links are the ids of the messages
     to which it replies."""
-    head = head_of(data)
+    head = parse_head(data)
     return Fetched(
         data,
         revision,
         MEDIA_TYPE,
         title=_decode_field(head, "Subject"),
-        links=_answered_ids(head),
-        origin=_origin(head),
+        links=_read_answered_ids(head),
+        origin=_read_origin(head),
     )
 
 
-def _origin(head: Message) -> dict[str, str]:
+def _read_origin(head: Message) -> dict[str, str]:
     origin = {
         "author": _decode_field(head, "From"),
-        "date": iso_date(sent_ms(head)),
-        "message_id": message_id(head),
+        "date": format_iso_date(read_sent_ms(head)),
+        "message_id": read_message_id(head),
     }
     return {key: text for key, text in origin.items() if text}
 
 
-def head_of(data: bytes) -> Message:
+def parse_head(data: bytes) -> Message:
     """Parse the header of a message. Only the first 256 KiB of a longer header are parsed."""
-    found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
-    return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
+    match = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
+    return BytesHeaderParser().parsebytes(data[: match.start() if match else MAX_HEAD_BYTES])
 
 
-def message_id(head: Message) -> str | None:
+def read_message_id(head: Message) -> str | None:
     """Return the Message-ID without its brackets, or None if there is no valid id of up to 250
     characters."""
-    found = _MESSAGE_ID.search(_field(head, "Message-ID"))
-    return found[1] if found else None
+    match = _MESSAGE_ID.search(_read_raw_field(head, "Message-ID"))
+    return match[1] if match else None
 
 
-def labels_of(head: Message) -> tuple[str, ...]:
+def list_labels(head: Message) -> tuple[str, ...]:
     """Return the user's labels of a message that Google Takeout exported."""
     labels = (label for label in _split_labels(head) if label.lower() not in _LABELS_OF_GMAIL)
     return tuple(label for label in labels if not label.lower().startswith("category "))
@@ -94,7 +94,7 @@ def is_discarded(head: Message) -> bool:
 
 
 def _split_labels(head: Message) -> list[str]:
-    labels = field_text(head, "X-Gmail-Labels").split(",")
+    labels = read_field(head, "X-Gmail-Labels").split(",")
     return [label for part in labels if (label := part.strip(' "'))]
 
 
@@ -108,17 +108,17 @@ def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
     return bool(verdicts) and not verdicts[-1].startswith("!")
 
 
-def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
+def describe_too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
         f"the message is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
         "Raise `max_bytes` of the source in config.toml.",
     )
 
 
-def decoded_words(raw: str) -> str:
+def decode_words(raw: str) -> str:
     """Decode the encoded words (RFC 2047) in a field. Invalid words stay unchanged.
 
-    >>> decoded_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
+    >>> decode_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
     'Café at 8 tonight'
     """
     pieces: list[str] = []
@@ -128,7 +128,7 @@ def decoded_words(raw: str) -> str:
     def close_run() -> None:
         nonlocal run_raw
         if run_raw:
-            pieces.append(_in_charset(bytes(run), run_charset, run_raw))
+            pieces.append(_decode_charset(bytes(run), run_charset, run_raw))
             run.clear()
             run_raw = ""
 
@@ -141,7 +141,7 @@ def decoded_words(raw: str) -> str:
         if not follows:
             pieces.append(between)
         end = word.end()
-        data = _word_bytes(word[2], word[3])
+        data = _decode_word_bytes(word[2], word[3])
         if data is None:
             close_run()
             pieces.append(word[0])
@@ -152,7 +152,7 @@ def decoded_words(raw: str) -> str:
     return "".join((*pieces, raw[end:]))
 
 
-def _word_bytes(encoding: str, text: str) -> bytes | None:
+def _decode_word_bytes(encoding: str, text: str) -> bytes | None:
     if encoding in "qQ":
         return quopri.decodestring(text.encode("utf-8", "surrogateescape"), header=True)
     try:
@@ -161,8 +161,8 @@ def _word_bytes(encoding: str, text: str) -> bytes | None:
         return None
 
 
-def _in_charset(data: bytes, charset: str, raw: str) -> str:
-    names = codecs_of(charset)
+def _decode_charset(data: bytes, charset: str, raw: str) -> str:
+    names = list_codecs(charset)
     if not names:
         return raw
     for codec in (*names, "utf-8"):  # mail programs declare other charsets for UTF-8
@@ -171,17 +171,17 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
     return data.decode(names[0], "replace")
 
 
-def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
+def read_field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
     """Return a header field as readable text in one line, or an empty string if it is missing.
 
     Encoded words and other text that is not ASCII are decoded.
     """
-    raw = _field(head, name, limit)
-    declared = None if raw.isascii() else _CHARSET.search(_field(head, "Content-Type"))
-    return readable(raw, declared[1] if declared else "")
+    raw = _read_raw_field(head, name, limit)
+    declared = None if raw.isascii() else _CHARSET.search(_read_raw_field(head, "Content-Type"))
+    return decode_raw(raw, declared[1] if declared else "")
 
 
-def readable(raw: str, charset: str = "") -> str:
+def decode_raw(raw: str, charset: str = "") -> str:
     """Decode a raw field, in which bytes that are not ASCII are surrogate characters.
 
     UTF-8, the character set of the message and Windows-1252 are tried in this order.
@@ -189,43 +189,45 @@ def readable(raw: str, charset: str = "") -> str:
     if not raw.isascii() or "\x1b" in raw:
         data = raw.encode("utf-8", "surrogateescape")
         jis = ("iso2022_jp",) if "\x1b" in raw else ()
-        for codec in (*jis, "utf-8", *codecs_of(charset), "cp1252", "latin-1"):
+        for codec in (*jis, "utf-8", *list_codecs(charset), "cp1252", "latin-1"):
             with suppress(ValueError):
                 raw = data.decode(codec)
                 break
-    return " ".join(decoded_words(raw).replace("\0", "").split())
+    return " ".join(decode_words(raw).replace("\0", "").split())
 
 
 def _decode_field(head: Message, name: str) -> str | None:
-    return field_text(head, name) or None
+    return read_field(head, name) or None
 
 
-def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
+def _read_raw_field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
     """Return the first field with this name as written. Bytes that are not ASCII are surrogate
     characters."""
-    wanted = name.lower()
+    lower_name = name.lower()
     for key, value in head.raw_items():
-        if key.lower() == wanted:
+        if key.lower() == lower_name:
             return str(value)[:limit]
     return ""
 
 
-def _answered_ids(head: Message) -> tuple[str, ...]:
+def _read_answered_ids(head: Message) -> tuple[str, ...]:
     """Return the Message-IDs of the messages to which a message replies: the last 100 in the fields
     References and In-Reply-To."""
     fields = [
-        _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
+        _read_raw_field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
         for name in ("References", "In-Reply-To")
     ]
     ids = dict.fromkeys(_MESSAGE_ID.findall(" ".join(fields)))
     return tuple(ids)[-_MAX_LINKS:]
 
 
-def sent_ms(head: Message) -> int | None:
+def read_sent_ms(head: Message) -> int | None:
     """Return when the message was sent (Unix ms), or None if it has no valid date."""
     try:
-        sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
+        sent_time = parsedate_to_datetime(_read_raw_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).
-        return int((sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp() * 1000)
+        return int(
+            (sent_time if sent_time.tzinfo else sent_time.replace(tzinfo=UTC)).timestamp() * 1000
+        )
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

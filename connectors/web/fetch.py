@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import httpx2
 from protego import Protego
 
-from connectors.settings import address
+from connectors.settings import normalise_address
 
 Resolve = Callable[[str, int], Sequence[str]]
 IsAllowed = Callable[[str], bool]
@@ -57,18 +57,18 @@ class HttpReply:
     headers: dict[str, str]
     body: bytes
 
-    def header(self, name: str) -> str:
+    def get_header(self, name: str) -> str:
         return self.headers.get(name, "")
 
     @property
     def media_type(self) -> str:
-        return self.header("content-type").partition(";")[0].strip().lower()
+        return self.get_header("content-type").partition(";")[0].strip().lower()
 
 
 def resolve(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in infos))
 
 
 def is_public(address: str) -> bool:
@@ -111,39 +111,39 @@ class PageFetcher:
         """
         try:
             target = httpx2.URL(url)
-            addresses = self._addresses(target)
-            return asyncio.run(self._answer(target, addresses, headers, accepts))
+            addresses = self._resolve_addresses(target)
+            return asyncio.run(self._request(target, addresses, headers, accepts))
         except _FAILURES as error:
             is_slow = isinstance(error, TimeoutError | httpx2.TimeoutException)
             why = f"no answer within {self.timeout_s:g} s" if is_slow else str(error)
             raise Unreachable(why or type(error).__name__, host_is_down=True) from error
 
-    def _addresses(self, url: httpx2.URL) -> Sequence[str]:
+    def _resolve_addresses(self, url: httpx2.URL) -> Sequence[str]:
         addresses = self.resolve(url.host, url.port or _PORTS[url.scheme])
         for ip in addresses:
             if not self.is_allowed(ip):
                 raise Unreachable(f"{url.host} is at {ip}, a private address")
         return addresses
 
-    async def _answer(
+    async def _request(
         self,
         url: httpx2.URL,
         addresses: Sequence[str],
         headers: dict[str, str],
         accepts: Callable[[str], bool],
     ) -> HttpReply:
-        async with asyncio.timeout(self.timeout_s), _http() as http:
+        async with asyncio.timeout(self.timeout_s), _make_client() as http:
             response = await _send(http, url, addresses, headers)
             try:
                 reply = HttpReply(response.status_code, dict(response.headers), b"")
                 if reply.status != 200 or not accepts(reply.media_type):
                     return reply
-                return replace(reply, body=await self._body(reply, response.aiter_raw()))
+                return replace(reply, body=await self._read_body(reply, response.aiter_raw()))
             finally:
                 await response.aclose()
 
-    async def _body(self, reply: HttpReply, parts: AsyncIterator[bytes]) -> bytes:
-        packing = reply.header("content-encoding").strip().lower() or "identity"
+    async def _read_body(self, reply: HttpReply, parts: AsyncIterator[bytes]) -> bytes:
+        packing = reply.get_header("content-encoding").strip().lower() or "identity"
         if packing not in ("identity", "gzip", "x-gzip"):
             raise Unreachable(
                 f"the response uses the compression {packing!r}, which was not requested"
@@ -152,7 +152,7 @@ class PageFetcher:
         async for part in parts:
             body += part
             if len(body) > self.max_bytes:
-                raise too_large(self.max_bytes)
+                raise too_large_error(self.max_bytes)
         return bytes(body) if packing == "identity" else decompress(bytes(body), self.max_bytes)
 
 
@@ -176,10 +176,10 @@ async def _send(
     raise failed
 
 
-def _http() -> httpx2.AsyncClient:
+def _make_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, identity"},
-        verify=_certificates(),
+        verify=_load_certificates(),
         timeout=httpx2.Timeout(None, connect=_CONNECT_S),
         trust_env=False,
         follow_redirects=False,
@@ -199,18 +199,18 @@ def decompress(data: bytes, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise Unreachable("the response is not valid gzip") from error
     if len(body) > limit:
-        raise too_large(limit)
+        raise too_large_error(limit)
     if not inflater.eof:
         raise Unreachable("the gzip data of the response is truncated")
     return body
 
 
-def too_large(max_bytes: int) -> Unreachable:
+def too_large_error(max_bytes: int) -> Unreachable:
     return Unreachable(f"the page is too large: more than {max_bytes:,} bytes")
 
 
 @functools.cache
-def _certificates() -> ssl.SSLContext:
+def _load_certificates() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
@@ -276,18 +276,18 @@ class Visitor:
         round.
         """
         for redirects in range(_MAX_REDIRECTS + 1):
-            if not self._rules(url).can_fetch(url, USER_AGENT):
+            if not self._load_rules(url).can_fetch(url, USER_AGENT):
                 raise RobotsForbidden
             reply = self._get(url, headers, accepts)
             if reply.status not in _REDIRECTS:
                 return Visit(url, reply, url if redirects else "")
-            url = self._target(url, reply)
+            url = self._resolve_target(url, reply)
             if not self.is_wanted(url):
                 raise Unreachable(f"the page redirects to {url}, which is on another host")
         raise Unreachable(f"the page redirects more than {_MAX_REDIRECTS} times")
 
-    def _rules(self, url: str) -> Protego:
-        host = self._host(url)
+    def _load_rules(self, url: str) -> Protego:
+        host = self._get_host(url)
         if host.rules is None or time.monotonic() > host.rules_until_s:
             host.rules = self._read_rules(url)
             host.rules_until_s = time.monotonic() + _ROBOTS_AGE_S
@@ -307,13 +307,13 @@ class Visitor:
             reply = self._get(robots_url, {}, lambda _: True)
             if reply.status not in _REDIRECTS:
                 break
-            robots_url = self._target(robots_url, reply)
+            robots_url = self._resolve_target(robots_url, reply)
         if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
             raise Unreachable(f"the site's robots.txt cannot be read (HTTP {reply.status})")
         return read_robots(reply.body if reply.status == 200 else b"")
 
     def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> HttpReply:
-        host = self._host(url)
+        host = self._get_host(url)
         if host.down:
             raise Unreachable(host.down)
         wait_s = host.next_s - time.monotonic()
@@ -333,13 +333,13 @@ class Visitor:
             host.down = "the host asks for fewer requests (HTTP 429)"
         return reply
 
-    def _target(self, url: str, reply: HttpReply) -> str:
-        target = address(reply.header("location"), url)
+    def _resolve_target(self, url: str, reply: HttpReply) -> str:
+        target = normalise_address(reply.get_header("location"), url)
         if target is None:
             raise Unreachable("the page redirects to an address that is not http or https")
         return target
 
-    def _host(self, url: str) -> _Host:
+    def _get_host(self, url: str) -> _Host:
         parts = urlsplit(url)
         name = f"{parts.scheme}://{parts.netloc}"
         if name not in self._hosts:
@@ -363,10 +363,10 @@ def _merge_other_agents(robots: str) -> str:
     """
 
     def rename(line: str) -> str:
-        found = _AGENT.match(line)
-        if not found:
+        match = _AGENT.match(line)
+        if not match:
             return line
-        name = found[1].lower()
+        name = match[1].lower()
         return f"user-agent: {name if name in ('*', USER_AGENT) else 'another'}"
 
     return "\n".join(map(rename, robots.splitlines()))

@@ -17,9 +17,9 @@ from html import escape, unescape
 from itertools import islice
 from xml.parsers import expat
 
-from connectors.html_tokens import Token, tokens
+from connectors.html_tokens import Token, tokenize_html
 from connectors.protocol import Fetched
-from connectors.settings import address
+from connectors.settings import normalise_address
 from connectors.web.fetch import Unreachable, Visit, decompress
 
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -72,7 +72,7 @@ def is_readable(media_type: str) -> bool:
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 
-def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
+def parse_content(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
     """Return the content of a reply, or None if the reply is neither a page nor a list of pages.
 
     Raises NoFeed if the reply is XML but not a readable sitemap or feed. Raises Unreachable if the
@@ -84,28 +84,29 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
     if not is_readable(kind):
         return None
     if looks_like_feed(kind, body):
-        found = links_of(body, max_links)
+        feed_links = parse_links(body, max_links)
         pages, sitemaps = (
-            _addresses(addresses, visit.url) for addresses in (found.pages, found.sitemaps)
+            _normalise_addresses(addresses, visit.url)
+            for addresses in (feed_links.pages, feed_links.sitemaps)
         )
         return PageContent(None, pages, sitemaps)
     if kind in _FILES:
         return PageContent(_make_fetched(visit, body, kind))
-    text = _decode(body, visit.reply.header("content-type"))
+    text = _decode(body, visit.reply.get_header("content-type"))
     if kind in _TEXT:
         return PageContent(_make_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
     if kind not in _HTML and "<html" not in text[:2000].lower():
         return None
-    page = page_of(text, visit.url)
-    inner = _addresses(page.main_links, visit.url)[:_MAX_LINKS]
+    page = parse_page(text, visit.url)
+    inner = _normalise_addresses(page.main_links, visit.url)[:_MAX_LINKS]
     data, media_type = page.html.encode("utf-8", "replace"), "text/html; charset=utf-8"
     fetched = _make_fetched(visit, data, media_type, page.main.encode(), page.title, inner)
-    return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
+    return PageContent(fetched, _normalise_addresses(page.links, visit.url)[:max_links])
 
 
-def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]:
-    found = (address(link, base) for link in links)
-    return tuple(dict.fromkeys(url for url in found if url))
+def _normalise_addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]:
+    addresses = (normalise_address(link, base) for link in links)
+    return tuple(dict.fromkeys(url for url in addresses if url))
 
 
 def _make_fetched(
@@ -116,14 +117,14 @@ def _make_fetched(
     content = data if main is None else main
     revision = hashlib.sha256(facts.encode() + b"\0" + content).hexdigest()[:32]
     origin = {"url": visit.elsewhere} if visit.elsewhere else {}
-    written_ms = date_ms(visit.reply.header("last-modified"))
+    written_ms = parse_date_ms(visit.reply.get_header("last-modified"))
     return Fetched(data, revision, media_type, title, links, origin, written_ms)
 
 
-def date_ms(header: str) -> int | None:
+def parse_date_ms(header: str) -> int | None:
     """Parse an HTTP date to Unix milliseconds. Returns None if the date is missing or invalid.
 
-    >>> date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), date_ms("soon")
+    >>> parse_date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), parse_date_ms("soon")
     (1793613600000, None)
     """
     try:
@@ -162,14 +163,14 @@ def looks_like_feed(media_type: str, data: bytes) -> bool:
     return media_type.endswith(("/xml", "+xml")) or bool(_BEGINNING.match(data))
 
 
-def links_of(data: bytes, limit: int) -> FeedLinks:
+def parse_links(data: bytes, limit: int) -> FeedLinks:
     """Return the first `limit` links of a sitemap or feed. Raises NoFeed if the data is neither."""
     reader = _Reader(limit)
     parser = expat.ParserCreate(namespace_separator=" ")
-    parser.EntityDeclHandler = reader.entity
+    parser.EntityDeclHandler = reader.refuse_entity
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
+    parser.CharacterDataHandler = reader.add_text
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError) as error:
@@ -184,7 +185,7 @@ class _Reader:
         self._path: list[str] = []
         self._said = ""
 
-    def entity(self, *_: object) -> None:
+    def refuse_entity(self, *_: object) -> None:
         raise NoFeed("the XML declares entities, which are not allowed because they can be harmful")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -199,7 +200,7 @@ class _Reader:
         if is_entry and local == "link" and attributes.get("rel", "alternate") == "alternate":
             self._add(attributes.get("href", ""))
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if len(self._said) < _MAX_TEXT_CHARACTERS:
             self._said += text
 
@@ -228,22 +229,24 @@ class Page:
     main_links: tuple[str, ...]
 
 
-def page_of(text: str, url: str) -> Page:
+def parse_page(text: str, url: str) -> Page:
     """Parse a page. If no `main` or `article` element contains text, the whole page is the main
     part.
 
     Raises Unreachable if the page has more tags than fit into memory.
     """
-    pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
+    pieces = list(islice(tokenize_html(text, _HIDDEN), _MAX_PIECES + 1))
     if len(pieces) > _MAX_PIECES:
         raise Unreachable(f"the page has more than {_MAX_PIECES:,} tags")
-    body = list(_without(pieces))
-    mains = (list(_inside(body, name)) for name in _MAIN)
-    kept = next((part for part in mains if any(not p.tag and p.value.strip() for p in part)), body)
-    title, main_links = _title(pieces), _hrefs(kept)
-    main = f"{title or ''}\n{''.join(_visible_text(kept))}"
-    html = "".join(_with_full_links(pieces, {piece.start for piece in kept}, url))
-    return Page(html, main, title, _hrefs(pieces), main_links)
+    body = list(_drop_left_out(pieces))
+    mains = (list(_select_inside(body, name)) for name in _MAIN)
+    main_pieces = next(
+        (part for part in mains if any(not p.tag and p.value.strip() for p in part)), body
+    )
+    title, main_links = _find_title(pieces), _list_hrefs(main_pieces)
+    main = f"{title or ''}\n{''.join(_select_visible_text(main_pieces))}"
+    html = "".join(_with_full_links(pieces, {piece.start for piece in main_pieces}, url))
+    return Page(html, main, title, _list_hrefs(pieces), main_links)
 
 
 def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
@@ -257,13 +260,13 @@ def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[
         elif piece.closes:
             yield f"</{piece.tag}>"
         elif piece.tag == "a" and piece.href:
-            shown = address(piece.href, url) if piece.start in main else ""
-            yield f'<a href="{escape(shown or "")}">'
+            full_address = normalise_address(piece.href, url) if piece.start in main else ""
+            yield f'<a href="{escape(full_address or "")}">'
         else:
             yield f"<{piece.tag}{piece.attributes}"
 
 
-def _without(pieces: list[Token]) -> Iterator[Token]:
+def _drop_left_out(pieces: list[Token]) -> Iterator[Token]:
     """Yield the tokens outside the elements that are left out. An element without an end tag leaves
     out nothing.
 
@@ -285,7 +288,7 @@ def _without(pieces: list[Token]) -> Iterator[Token]:
             inside, depth = piece.tag, 1
 
 
-def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
+def _select_inside(pieces: list[Token], name: str) -> Iterator[Token]:
     depth = 0
     for piece in pieces:
         if piece.tag == name:
@@ -294,14 +297,14 @@ def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
             yield piece
 
 
-def _title(pieces: list[Token]) -> str | None:
+def _find_title(pieces: list[Token]) -> str | None:
     for index, piece in enumerate(pieces[:-1]):
         if piece.tag == "title" and not piece.closes and not pieces[index + 1].tag:
             return " ".join(unescape(pieces[index + 1].value).split())[:300] or None
     return None
 
 
-def _visible_text(pieces: list[Token]) -> Iterator[str]:
+def _select_visible_text(pieces: list[Token]) -> Iterator[str]:
     in_title = False
     for piece in pieces:
         if piece.tag == "title":
@@ -312,6 +315,6 @@ def _visible_text(pieces: list[Token]) -> Iterator[str]:
             yield f"<{'/' if piece.closes else ''}{piece.tag}>"
 
 
-def _hrefs(pieces: list[Token]) -> tuple[str, ...]:
-    found = dict.fromkeys(href for piece in pieces if (href := piece.href))
-    return tuple(islice(found, _MAX_PAGE_LINKS))
+def _list_hrefs(pieces: list[Token]) -> tuple[str, ...]:
+    hrefs = dict.fromkeys(href for piece in pieces if (href := piece.href))
+    return tuple(islice(hrefs, _MAX_PAGE_LINKS))

@@ -24,13 +24,13 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    cursors,
+    make_cursors,
     mark_of,
     parse_known,
 )
-from connectors.settings import WebSettings, address, host_of, is_on_host
+from connectors.settings import WebSettings, get_host, is_on_host, normalise_address
 from connectors.web.fetch import PageFetcher, RobotsForbidden, Unreachable, Visitor, is_public
-from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
+from connectors.web.page_content import NoFeed, PageContent, is_readable, parse_content
 
 MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
@@ -118,9 +118,9 @@ class WebConnector:
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
-        self._starts = tuple(dict.fromkeys(_checked_start(text) for text in settings.start))
+        self._starts = tuple(dict.fromkeys(_check_start(text) for text in settings.start))
         # Shell patterns for exactly these hosts: an IPv6 address has brackets.
-        hosts = (host_of(start).replace("[", "[[]") for start in self._starts)
+        hosts = (get_host(start).replace("[", "[[]") for start in self._starts)
         self._hosts = (*hosts, *settings.hosts)
         self._client = client or PageFetcher(
             settings.timeout_s,
@@ -136,19 +136,21 @@ class WebConnector:
 
         Each address in `under` is fetched, even if no other page links to it.
         """
-        known = {}
+        known_states = {}
         if since is not None and under is None:
-            known = parse_known(since, self._mark(), self._starts[0], lambda row: _State(*row))
+            known_states = parse_known(
+                since, self._mark(), self._starts[0], lambda row: _State(*row)
+            )
         self._visitor.begin()
         self._spool.clear()
         if under is not None and "" not in under:
             yield from self._visit_selected(under)
             return
         now: dict[str, _State] = {}
-        named = yield from self._visit_starts(known, now)
-        yield from self._visit_pages(known, now, named)
+        named = yield from self._visit_starts(known_states, now)
+        yield from self._visit_pages(known_states, now, named)
         self._last = now
-        yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
+        yield from make_cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
         """Implement `Connector.fetch`. A page that the listing has read is not fetched again."""
@@ -173,30 +175,30 @@ class WebConnector:
         self._spool.clear()
 
     def _visit_starts(
-        self, known: dict[str, _State], now: dict[str, _State]
+        self, known_states: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
         """Fetch the start addresses and the sitemaps to which they link. Returns the pages to
         visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
         fetched: set[str] = set()
-        answered, troubles = 0, []
+        answer_count, troubles = 0, []
         while queue and len(fetched) < _MAX_SITEMAPS + len(self._starts):
             url = queue.popleft()
             if url in fetched:
                 continue
             fetched.add(url)
-            answer = self._ask(url, known.get(url, _UNKNOWN))
-            answered += answer.kind in ("page", "list", "gone")
+            answer = self._ask(url, known_states.get(url, _UNKNOWN))
+            answer_count += answer.kind in ("page", "list", "gone")
             if answer.kind in ("trouble", "none"):
                 troubles.append(answer)
-            yield from self._report_answer(url, answer, known, now, is_start=True)
+            yield from self._report_answer(url, answer, known_states, now, is_start=True)
             content = answer.content
             if content is not None and (content.page is None or self._settings.depth):
                 ours = [link for link in content.links if self._is_ours(link)]
                 named.update(dict.fromkeys(ours))
                 if content.page is None and len(ours) < len(content.links):
-                    yield self._foreign_links_problem(url, content.links)
+                    yield self._report_foreign_links(url, content.links)
                 queue.extend(link for link in content.sitemaps if self._is_ours(link))
         if unread := [url for url in dict.fromkeys(queue) if url not in fetched]:
             yield Problem(
@@ -205,7 +207,7 @@ class WebConnector:
                 f"of {_MAX_SITEMAPS}",
                 "Add the sitemaps that you need to `start` of the source in config.toml.",
             )
-        if not answered and troubles:
+        if not answer_count and troubles:
             raise SourceUnavailable(
                 f"Cannot read {self._starts[0]}",
                 troubles[0].why,
@@ -214,7 +216,7 @@ class WebConnector:
         return named
 
     def _visit_pages(
-        self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
+        self, known_states: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
         """Visit the new pages in `named`, and then the known pages, until `max_pages` are visited.
 
@@ -226,7 +228,7 @@ class WebConnector:
         for url in named:
             if url in now or url.lower().endswith(_NO_PAGES):
                 continue
-            if url in known:
+            if url in known_states:
                 places -= 1
             elif places <= 0:
                 beyond.append(url)
@@ -234,7 +236,7 @@ class WebConnector:
                 answer = self._ask(url, _UNKNOWN)
                 places -= answer.kind == "page"
                 room -= answer.kind == "page"
-                yield from self._report_answer(url, answer, known, now)
+                yield from self._report_answer(url, answer, known_states, now)
         if beyond:
             yield Problem(
                 beyond[0],
@@ -242,22 +244,28 @@ class WebConnector:
                 f"{_count(self._settings.max_pages, 'page')}",
                 "Raise `max_pages` of the source in config.toml.",
             )
-        yield from self._visit_known_pages(known, now, named, room)
+        yield from self._visit_known_pages(known_states, now, named, room)
 
     def _visit_known_pages(
-        self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None], room: int
+        self,
+        known_states: dict[str, _State],
+        now: dict[str, _State],
+        named: dict[str, None],
+        room: int,
     ) -> Iterator[Found]:
         """Visit known pages until `room` of them have answered. The others come first in the next
         listing."""
-        overdue = {url for url, state in known.items() if state.is_overdue}
-        known = {url: replace(state, is_overdue=False) for url, state in known.items()}
-        pages = [url for url in known if url not in now and url not in self._starts]
+        overdue = {url for url, state in known_states.items() if state.is_overdue}
+        known_states = {
+            url: replace(state, is_overdue=False) for url, state in known_states.items()
+        }
+        pages = [url for url in known_states if url not in now and url not in self._starts]
         pages.sort(key=lambda url: (url not in overdue, url not in named))
         for index, url in enumerate(pages):
             if room <= 0:
                 places = max(_MAX_KNOWN_PAGES - len(now), 0)
                 left, forgotten = pages[index:][:places], pages[index:][places:]
-                now |= {url: replace(known[url], is_overdue=True) for url in left}
+                now |= {url: replace(known_states[url], is_overdue=True) for url in left}
                 if forgotten:
                     yield Problem(
                         forgotten[0],
@@ -266,26 +274,26 @@ class WebConnector:
                         "Divide the source into several sources in config.toml.",
                     )
                 return
-            answer = self._ask(url, known[url])
+            answer = self._ask(url, known_states[url])
             room -= answer.kind == "page"
-            yield from self._report_answer(url, answer, known, now)
+            yield from self._report_answer(url, answer, known_states, now)
 
     def _visit_selected(self, under: Sequence[str]) -> Iterator[Found]:
         parts = Selection(under)
         below = [url for url in self._last if parts.has(url)]
         for url in dict.fromkeys((*under, *below)):
-            if address(url) == url and self._is_ours(url):
+            if normalise_address(url) == url and self._is_ours(url):
                 answer = self._ask(url, _UNKNOWN)
                 if answer.kind in ("page", "trouble"):
                     yield from self._report_answer(url, answer, {}, {})
 
     def _report_answer(
-        self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
+        self, url: str, answer: _Answer, known_states: dict[str, _State], now: dict[str, _State],
         *, is_start: bool = False,
     ) -> Iterator[Found]:  # fmt: skip
         """Yield the results of a reply for the listing, and record its state for the cursor in
         `now`."""
-        before = known.get(url, _UNKNOWN)
+        before = known_states.get(url, _UNKNOWN)
         if answer.kind == "page":
             now[url] = answer.state
             yield Item(url, answer.state.revision)
@@ -313,9 +321,9 @@ class WebConnector:
                     return self._ask(url, _UNKNOWN, keep=keep)
                 return _Answer("page" if state.revision else "list", state)
             if status != 200:
-                return _trouble_answer(f"the server answers HTTP {status}")
+                return _make_trouble_answer(f"the server answers HTTP {status}")
             limit = 10 * self._settings.max_pages
-            content = content_of(visit, self._settings.max_bytes, limit)
+            content = parse_content(visit, self._settings.max_bytes, limit)
         except RobotsForbidden:
             why = "the site's robots.txt forbids reading the page"
             kind: Literal["trouble", "none"] = "trouble" if state.revision else "none"
@@ -323,32 +331,33 @@ class WebConnector:
                 kind, why=why, hint="Ask the site's owner, or remove the page from the source."
             )
         except Unreachable as error:
-            return _trouble_answer(error.why)
+            return _make_trouble_answer(error.why)
         except NoFeed as error:
-            return _trouble_answer(str(error))
+            return _make_trouble_answer(str(error))
         if content is None:
             why = f"the page's type is not supported ({visit.reply.media_type or 'none given'})"
             return _Answer("none", why=why, hint="Use the URL of a page, a sitemap or a feed.")
-        known = _State(
-            _short(visit.reply.header("etag")),
-            _short(visit.reply.header("last-modified")),
+        known_state = _State(
+            _shorten(visit.reply.get_header("etag")),
+            _shorten(visit.reply.get_header("last-modified")),
             elsewhere=visit.elsewhere,
         )
         if content.page is None:
-            return _Answer("list", known, content)
+            return _Answer("list", known_state, content)
         page = content.page
         if keep:
             self._spool.put(url, page)
-        known = replace(known, revision=page.revision)
-        return _Answer("page", known, content)
+        known_state = replace(known_state, revision=page.revision)
+        return _Answer("page", known_state, content)
 
-    def _foreign_links_problem(self, url: str, links: Sequence[str]) -> Problem:
-        others = [link for link in links if not self._is_ours(link)]
+    def _report_foreign_links(self, url: str, links: Sequence[str]) -> Problem:
+        foreign_links = [link for link in links if not self._is_ours(link)]
         return Problem(
-            others[0],
-            f"this page is the first of {_count(len(others), 'page')} on hosts outside the source "
-            f"that {url} lists",
-            f'Add the pages\' hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
+            foreign_links[0],
+            f"this page is the first of {_count(len(foreign_links), 'page')} on hosts outside the"
+            f" source that {url} lists",
+            "Add the pages' hosts to `hosts` in config.toml, such as"
+            f' "{get_host(foreign_links[0])}".',
         )
 
     def _is_ours(self, url: str) -> bool:
@@ -359,22 +368,22 @@ class WebConnector:
         return mark_of(self._starts, settings.depth, settings.hosts, settings.max_bytes)
 
 
-def _checked_start(text: str) -> str:
-    found = address(text)
-    if found is None:
+def _check_start(text: str) -> str:
+    url = normalise_address(text)
+    if url is None:
         raise ValueError(f"{text!r} is not a web address. It must begin with https:// or http://")
-    return found
+    return url
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _short(validator: str) -> str:
+def _shorten(validator: str) -> str:
     return validator if len(validator) <= _MAX_VALIDATOR_CHARACTERS else ""
 
 
-def _trouble_answer(why: str) -> _Answer:
+def _make_trouble_answer(why: str) -> _Answer:
     return _Answer(
         "trouble", why=why, hint="Open the page in a browser. The next scan tries again."
     )

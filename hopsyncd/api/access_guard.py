@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hopsyncd.api.access_rules import Access, Caller
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FailedTokens
-from hopsyncd.api.failures import failure_body
+from hopsyncd.api.failures import make_failure_body
 from hopsyncd.api.proxy import BehindProxy
 from hopsyncd.api.revoked_streams import run_while_valid
 from hopsyncd.api.tls import ServerTls
@@ -114,13 +114,13 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        caller = self._caller(scope)
+        caller = self._identify_caller(scope)
         if isinstance(caller, JSONResponse):
             await caller(scope, receive, send)
             return
         account = caller.credentials.account
         if caller.credentials.holder and self._in_hand[account] >= self._per_user:
-            await self._too_many(caller)(scope, receive, send)
+            await self._refuse_too_many(caller)(scope, receive, send)
             return
         self._in_hand[account] += 1
         try:
@@ -138,13 +138,13 @@ class Guard:
     ) -> None:
         """Pass the request on. If the token is revoked or the session ends, end the response within
         a second."""
-        sent = _bearer_token(list(scope["headers"])) or b""
+        token = _read_bearer_token(list(scope["headers"])) or b""
         problem: str | None = None
         has_begun = False
 
         def is_valid() -> bool:
             nonlocal problem
-            problem = self._why_invalid(sent)
+            problem = self._explain_invalid(token)
             return problem is None
 
         async def send_if_valid(message: Message) -> None:
@@ -161,12 +161,12 @@ class Guard:
             await _refuse_token(problem)(scope, receive, send)
         # The response has no end, so the server closes the connection.
 
-    def _why_invalid(self, sent: bytes) -> str | None:
+    def _explain_invalid(self, token: bytes) -> str | None:
         """Return why a token or session key is no longer valid, or None if it is valid."""
-        if self._page and not sent.startswith(TOKEN_START):
-            return None if self._page.find_person(sent) else _SESSION_ENDED
+        if self._page and not token.startswith(TOKEN_START):
+            return None if self._page.find_person(token) else _SESSION_ENDED
         try:
-            self._tokens.find(sent)
+            self._tokens.find(token)
         except WrongToken as error:
             return error.why
         return None
@@ -194,44 +194,48 @@ class Guard:
         finally:
             record()
 
-    def _caller(self, scope: Scope) -> Caller | JSONResponse:
+    def _identify_caller(self, scope: Scope) -> Caller | JSONResponse:
         """Return the caller of a request, or the refusal to send."""
         credentials: Credentials = scope["state"]["credentials"]
         headers: Headers = list(scope["headers"])
         browsers = [value.decode("latin-1") for name, value in headers if name == _BROWSER_HEADER]
         if browsers and credentials.uid == os.geteuid():
-            found = self._page_caller(Credentials(address=browsers[0]), headers)
+            caller = self._identify_page_caller(Credentials(address=browsers[0]), headers)
         elif credentials.uid is None:
             address = (scope.get("client") or ("", 0))[0]
-            found = self._remote_caller(replace(credentials, address=address), headers)
-            if isinstance(found, Caller) and (identify := scope["state"].get("identify")):
-                identify(found.credentials)
+            caller = self._identify_remote_caller(replace(credentials, address=address), headers)
+            if isinstance(caller, Caller) and (identify := scope["state"].get("identify")):
+                identify(caller.credentials)
         else:
-            found = self._access.caller(credentials) or _refuse_stranger(credentials)
-        if isinstance(found, JSONResponse):
-            return found
-        return self._browser_refusal(headers) or found
+            caller = self._access.identify_caller(credentials) or _refuse_stranger(credentials)
+        if isinstance(caller, JSONResponse):
+            return caller
+        return self._refuse_browser(headers) or caller
 
-    def _page_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
+    def _identify_page_caller(
+        self, credentials: Credentials, headers: Headers
+    ) -> Caller | JSONResponse:
         """Return the web interface's user, identified by a session or by a pasted token."""
-        sent = _bearer_token(headers)
-        if sent is None or sent.startswith(TOKEN_START):
-            return self._remote_caller(credentials, headers)
-        person = self._page.find_person(sent) if self._page else None
+        token = _read_bearer_token(headers)
+        if token is None or token.startswith(TOKEN_START):
+            return self._identify_remote_caller(credentials, headers)
+        person = self._page.find_person(token) if self._page else None
         if person is None:
             return _refuse_token(_SESSION_ENDED)
         groups = frozenset(person.groups)
         person_credentials = replace(credentials, holder=person.user, group_names=groups)
-        return self._access.remote_caller(person.role, person_credentials)
+        return self._access.identify_remote_caller(person.role, person_credentials)
 
-    def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
+    def _identify_remote_caller(
+        self, credentials: Credentials, headers: Headers
+    ) -> Caller | JSONResponse:
         """Return the caller whose token is in a request over TCP, or the refusal to send."""
-        sent = _bearer_token(headers)
-        if sent is None:
+        sent_token = _read_bearer_token(headers)
+        if sent_token is None:
             return _refuse_token("the request has no token")
         address = credentials.address
         try:
-            token = self._tokens.find(sent)
+            token = self._tokens.find(sent_token)
         except WrongToken as error:
             if wait_s := self._failed.wait_s(address):
                 return _refuse_guesses(wait_s)
@@ -248,25 +252,25 @@ class Guard:
         token_credentials = replace(
             credentials, holder=token.user, group_names=frozenset(token.groups), token=token.id
         )
-        return self._access.remote_caller(token.role, token_credentials, token.sources)
+        return self._access.identify_remote_caller(token.role, token_credentials, token.sources)
 
-    def _browser_refusal(self, headers: Headers) -> JSONResponse | None:
+    def _refuse_browser(self, headers: Headers) -> JSONResponse | None:
         marked = sorted({name.decode() for name, _ in headers if name in _BROWSER_HEADERS})
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if marked:
             why = f"the header {marked[0]} shows that a browser sent the request"
             hint = "Use a program that is not a browser, or run `hopsyncd web --server`"
-        elif len(hosts) != 1 or not self._is_own_name(_without_port(hosts[0])):
+        elif len(hosts) != 1 or not self._is_own_name(_strip_port(hosts[0])):
             why = f"the Host is {hosts[0]!r}" if hosts else "the request has no Host header"
             hint = "Use the host localhost, or a name from access.hosts or the certificate"
         else:
             return None
-        return _refusal(403, "forbidden", why, hint)
+        return _make_refusal(403, "forbidden", why, hint)
 
-    def _too_many(self, caller: Caller) -> JSONResponse:
+    def _refuse_too_many(self, caller: Caller) -> JSONResponse:
         why = f"{caller.name} already has {self._per_user} running requests"
         hint = "Try again in a second, or raise limits.per_user"
-        return _refusal(503, "busy", why, hint, {"retry-after": "1"})
+        return _make_refusal(503, "busy", why, hint, {"retry-after": "1"})
 
 
 def guard_daemon(
@@ -285,15 +289,15 @@ def guard_daemon(
     guard = Guard(
         app, access, audit, Tokens.from_config(config), names, config.limits.per_user, page
     )
-    whole: ASGIApp = guard
+    guarded_app: ASGIApp = guard
     if page:
 
         async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
             await (page if _is_for_page(scope) else guard)(scope, receive, send)
 
-        whole = dispatch
+        guarded_app = dispatch
     proxies = config.access.behind_proxy
-    return BehindProxy(whole, proxies) if proxies else whole
+    return BehindProxy(guarded_app, proxies) if proxies else guarded_app
 
 
 def _is_for_page(scope: Scope) -> bool:
@@ -303,9 +307,9 @@ def _is_for_page(scope: Scope) -> bool:
     return not (is_program or scope["path"].startswith("/v1/"))
 
 
-def _bearer_token(headers: Headers) -> bytes | None:
-    sent = [value for name, value in headers if name == b"authorization"]
-    kind, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+def _read_bearer_token(headers: Headers) -> bytes | None:
+    values = [value for name, value in headers if name == b"authorization"]
+    kind, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     return token if kind.lower() == b"bearer" else None
 
 
@@ -315,14 +319,14 @@ def _refuse_token(why: str) -> JSONResponse:
         " `hopsyncd mcp --http` is in the file mcp_token of its data folder. Programs send"
         " `Authorization: Bearer TOKEN`; for a browser, run `hopsyncd web --server` on your machine"
     )
-    return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
+    return _make_refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
 
 
 def _refuse_guesses(wait_s: float) -> JSONResponse:
     seconds = str(math.ceil(wait_s))
     why = "too many wrong tokens came from your address"
     hint = f"Wait {seconds} s, and check your token"
-    return _refusal(429, "too_many_failures", why, hint, {"retry-after": seconds})
+    return _make_refusal(429, "too_many_failures", why, hint, {"retry-after": seconds})
 
 
 def _refuse_stranger(credentials: Credentials) -> JSONResponse:
@@ -334,16 +338,16 @@ def _refuse_stranger(credentials: Credentials) -> JSONResponse:
     )
     why = f"the user {credentials.user} may not use this daemon"
     hint = "The daemon's owner can give access in [access], as docs/security.md explains"
-    return _refusal(403, "forbidden", why, hint)
+    return _make_refusal(403, "forbidden", why, hint)
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()
 
 
-def _refusal(
+def _make_refusal(
     status: int, code: str, why: str, hint: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    body = failure_body(code, f"The request was refused: {why}", hint)
+    body = make_failure_body(code, f"The request was refused: {why}", hint)
     return JSONResponse(body, status, headers)

@@ -22,7 +22,7 @@ from hopsyncd.api.tokens import RIGHTS, Right, Role
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
-from hopsyncd.config.values import MEMBERS, group_id, user_id
+from hopsyncd.config.values import MEMBERS, look_up_group_id, look_up_user_id
 from hopsyncd.errors import Forbidden
 from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl
 from store.access_rules import (
@@ -32,11 +32,11 @@ from store.access_rules import (
     AccessRule,
     FolderClause,
     Viewers,
-    entries_of,
-    hidden_by_rule,
-    left_rule,
+    find_hidden_folders,
+    list_entries,
+    make_rule_for_removed,
     narrow,
-    without_restored,
+    unmark_restored,
 )
 from store.visibility import HiddenFolders, Mask
 
@@ -65,48 +65,50 @@ class AccessRules:
         A source without a recorded rule is visible only to admins.
         """
         rules = {
-            source.name: narrow(recorded_rule, configured_rule(source))
+            source.name: narrow(recorded_rule, make_configured_rule(source))
             for source in config.sources
             if (recorded_rule := recorded.get(source.name)) is not None
         }
         access = config.access
         return cls(rules, access.admins, access.group, bool(access.listen), frozenset(recorded))
 
-    def acl(self, matches: Callable[[Viewers], object]) -> Acl:
+    def make_acl(self, matches: Callable[[Viewers], object]) -> Acl:
         """Return the sources and folders that a caller may see.
 
         `matches` returns whether a `visible_to` entry includes the caller.
         """
         visible, hidden = set[str](), list[HiddenFolders]()
         for name, rule in self.rules.items():
-            folders = hidden_by_rule(name, rule, matches)
+            folders = find_hidden_folders(name, rule, matches)
             if folders is not None:
                 visible.add(name)
                 hidden += folders
         return Acl(frozenset(visible), frozenset(hidden))
 
-    def closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
+    def list_closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
         """List the sources that only the recorded rules keep closed to members.
 
         The configuration of this daemon would open them.
         """
-        opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
+        open_rules = {
+            source.name: make_configured_rule(source) for source in sources if _is_open(source)
+        }
         return [
             name
-            for name, rule in opened.items()
-            if without_restored(self.rules.get(name, rule)) != rule
+            for name, rule in open_rules.items()
+            if unmark_restored(self.rules.get(name, rule)) != rule
         ]
 
     def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
         """Log a warning for the sources that only the recorded rules keep closed to members."""
-        if closed := self.closed_by_record(sources):
+        if closed := self.list_closed_by_record(sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, because they were closed "
                 "before (docs/security.md says how to open them)",
                 sources=closed,
             )
 
-    def masks(self) -> list[Mask]:
+    def list_masks(self) -> list[Mask]:
         """List the distinct sets of hidden sources.
 
         There is a set for each user or group that a rule names, and a set for members whom no rule
@@ -114,21 +116,21 @@ class AccessRules:
         """
         if not (self.group or self.has_tokens):
             return []
-        entries = [entry for rule in self.rules.values() for entry in entries_of(rule)]
-        acls = [self.acl({entry}.intersection) for entry in ["", *entries]]
+        entries = [entry for rule in self.rules.values() for entry in list_entries(rule)]
+        acls = [self.make_acl({entry}.intersection) for entry in ["", *entries]]
         masks = dict.fromkeys(acl.hidden_among(self.recorded) for acl in acls)
         return [mask for mask in masks if mask]
 
 
-def configured_rule(source: SourceConfig) -> AccessRule:
-    viewers = _viewers(source.visible_to)
+def make_configured_rule(source: SourceConfig) -> AccessRule:
+    viewers = _make_viewers(source.visible_to)
     if source.paths:
-        paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)
+        paths = ((folder.match, _make_viewers(folder.visible_to)) for folder in source.paths)
         return (FolderClause(viewers, tuple(paths)),)
     return OPEN if viewers is None else (viewers,)
 
 
-def _viewers(visible_to: Sequence[str]) -> Viewers | None:
+def _make_viewers(visible_to: Sequence[str]) -> Viewers | None:
     """Return who may see a source or a folder. None means all members."""
     if not visible_to or MEMBERS in visible_to:
         return None
@@ -137,10 +139,10 @@ def _viewers(visible_to: Sequence[str]) -> Viewers | None:
 
 def _is_open(source: SourceConfig) -> bool:
     """Return whether all members may see the source, apart from folders with their own rule."""
-    return _viewers(source.visible_to) is None
+    return _make_viewers(source.visible_to) is None
 
 
-def rules_at_start(
+def list_rules_at_start(
     recorded: Recorded, sources: Iterable[SourceConfig], *, is_shared: bool
 ) -> dict[str, AccessRule]:
     """Return the rules that differ from the recorded rules. The writer records them at its start.
@@ -150,23 +152,27 @@ def rules_at_start(
     """
     configured_rules = {source.name: source for source in sources}
     rules = {
-        name: _next(recorded[name], source, None, counts=not is_shared, opens=not is_shared)
+        name: _choose_rule_to_record(
+            recorded[name], source, None, counts=not is_shared, opens=not is_shared
+        )
         for name, source in configured_rules.items()
         if name in recorded
     }
     removed = [name for name, rule in recorded.items() if name not in configured_rules]
     if is_shared:
         removed = [name for name in removed if recorded[name] is None]
-    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in removed})
+    return _select_changed(
+        recorded, rules | {name: make_rule_for_removed(recorded[name]) for name in removed}
+    )
 
 
-def rules_at_reload(
+def list_rules_at_reload(
     recorded: Recorded, before: Iterable[SourceConfig], after: Iterable[SourceConfig]
 ) -> dict[str, AccessRule]:
     """Return the rules that differ from the recorded rules. The writer records them at a reload."""
     old, new = ({source.name: source for source in sources} for sources in (before, after))
     rules = {
-        name: _next(
+        name: _choose_rule_to_record(
             recorded[name],
             source,
             old.get(name),
@@ -177,10 +183,12 @@ def rules_at_reload(
         if name in recorded
     }
     removed = (old.keys() - new) & recorded.keys()
-    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in removed})
+    return _select_changed(
+        recorded, rules | {name: make_rule_for_removed(recorded[name]) for name in removed}
+    )
 
 
-def _next(
+def _choose_rule_to_record(
     recorded_rule: AccessRule | None,
     source: SourceConfig,
     before: SourceConfig | None,
@@ -195,16 +203,16 @@ def _next(
     rule. opens: whether a missing `visible_to` opens the source, unless the source was removed
     before or its rule came with a restored backup.
     """
-    configured = configured_rule(source)
+    configured = make_configured_rule(source)
     if (
         recorded_rule is None
         or (counts and source.visible_to)
-        or without_restored(recorded_rule) == configured
+        or unmark_restored(recorded_rule) == configured
     ):
         return configured
     if opens and not source.visible_to and not {NOBODY[0], RESTORED}.intersection(recorded_rule):
         return configured
-    replaced = configured_rule(before) if before and before.paths else ()
+    replaced = make_configured_rule(before) if before and before.paths else ()
     return narrow(tuple(clause for clause in recorded_rule if clause not in replaced), configured)
 
 
@@ -248,19 +256,19 @@ class Access:
     def __init__(self, rules: Callable[[], AccessRules]) -> None:
         self._rules = rules
 
-    def caller(self, credentials: Credentials) -> Caller | None:
+    def identify_caller(self, credentials: Credentials) -> Caller | None:
         """Identify the caller behind a process. Returns None if the user has no rights."""
         rules = self._rules()
         if credentials.uid == os.geteuid():
             return Caller(credentials.user, "owner", EVERYTHING, credentials)
         if _matches_any(credentials, rules.admins):
             return Caller(credentials.user, "admin", EVERYTHING, credentials)
-        if rules.group and _id(group_id, rules.group) in credentials.groups:
-            acl = rules.acl(partial(_matches_any, credentials))
+        if rules.group and _look_up_id(look_up_group_id, rules.group) in credentials.groups:
+            acl = rules.make_acl(partial(_matches_any, credentials))
             return Caller(credentials.user, "read", acl, credentials)
         return None
 
-    def remote_caller(
+    def identify_remote_caller(
         self, role: Role, credentials: Credentials, sources: Collection[str] | None = None
     ) -> Caller:
         """Identify the caller behind a token. `sources` are the sources that the token is limited
@@ -270,7 +278,7 @@ class Access:
         elif role == "metrics":
             acl = NOTHING
         else:
-            acl = self._rules().acl(partial(_matches_any, credentials))
+            acl = self._rules().make_acl(partial(_matches_any, credentials))
         if sources is not None:
             acl = acl.limit_to(sources)
         return Caller(credentials.user, role, acl, credentials)
@@ -286,12 +294,12 @@ def _matches(credentials: Credentials, entry: str) -> bool:
     if credentials.holder:
         return name == credentials.holder if kind == "user" else name in credentials.group_names
     if kind == "user":
-        return credentials.uid is not None and credentials.uid == _id(user_id, name)
-    return _id(group_id, name) in credentials.groups
+        return credentials.uid is not None and credentials.uid == _look_up_id(look_up_user_id, name)
+    return _look_up_id(look_up_group_id, name) in credentials.groups
 
 
 @lru_cache
-def _id(look_up: Callable[[str], int], name: str) -> int | None:
+def _look_up_id(look_up: Callable[[str], int], name: str) -> int | None:
     """Return the number that `look_up` finds for a user or group. Returns None if the user or group
     was deleted after the daemon had started."""
     try:

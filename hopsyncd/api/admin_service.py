@@ -26,7 +26,7 @@ from hopsyncd.api.requests import (
     UntagRequest,
 )
 from hopsyncd.api.serving import DaemonParts
-from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
+from hopsyncd.api.status_service import MAX_PROBLEMS, read_clock_ms
 from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
@@ -65,15 +65,15 @@ from hopsyncd.responses.changes import (
     UntagAnswer,
 )
 from hopsyncd.retrieve.engine import Engine
-from store.content import stored_encoders
+from store.content import list_encoders
 from store.contract import Connection
 from store.gc import Retention
-from store.history import source_changes
-from store.purge import pending_purges
+from store.history import count_source_changes
+from store.purge import list_pending_purges
 from store.restoring import drop_replaced
-from store.sources import item_problems
+from store.sources import list_item_problems
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 log = structlog.get_logger(__name__)
 
@@ -92,14 +92,14 @@ def collect(
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
     )
     try:
-        result = collect_garbage(pipeline, retention, now_ms(), dry_run)
+        result = collect_garbage(pipeline, retention, read_clock_ms(), dry_run)
     finally:
         engine.forget_pasts()
     if result["versions"] and not dry_run and pipeline.writer.index.is_worn:
         reload_index(pipeline, engine)
     if not dry_run:
         cache = config.daemon.data_dir / CACHE_NAME
-        remove_unused_exports(cache, stored_encoders(pipeline.connection))
+        remove_unused_exports(cache, list_encoders(pipeline.connection))
         log.info("gc", versions=len(result["versions"]), freed_bytes=result["freed_bytes"])
     return result
 
@@ -107,7 +107,7 @@ def collect(
 def reload_index(pipeline: SourceSync, engine: Engine) -> None:
     """Load an index without the content that a purge removed from every version, and serve it."""
     pipeline.writer.forget_index()
-    newest = head(pipeline.connection)
+    newest = read_head(pipeline.connection)
     if newest and pipeline.writer.serves(newest):
         engine.publish(pipeline.writer.make_snapshot(newest))
     engine.forget_pasts()
@@ -123,7 +123,7 @@ class ReportedVersions:
         self._at_start = at_start
         self._versions: dict[tuple[str, str], int] = {}
 
-    def reported_versions(self, caller: str, sources: Collection[str]) -> dict[str, int]:
+    def list_reported_versions(self, caller: str, sources: Collection[str]) -> dict[str, int]:
         """Return the version up to which each source's changes were reported to the caller."""
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
@@ -150,17 +150,19 @@ class AdminService:
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         """Scan sources, and bring the graph up to date with the files on disk."""
-        since = self._reported.reported_versions(caller.name, self._require_names(request.sources))
+        since = self._reported.list_reported_versions(
+            caller.name, self._require_names(request.sources)
+        )
         self._parts.freshness.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
             changes = _sync_answer(
-                self._parts.reader.connection(), outcomes, since, self._parts.state.version
+                self._parts.reader.get_connection(), outcomes, since, self._parts.state.version
             )
             self._reported.note(
                 caller.name, [outcome.source for outcome in outcomes], changes["version"]
             )
-            changes["degraded"] = self._parts.freshness.reasons()
+            changes["degraded"] = self._parts.freshness.list_reasons()
             return changes
 
         return _convert_result(
@@ -173,8 +175,8 @@ class AdminService:
         self._parts.freshness.require_database()
         names = self._require_names(request.sources)
         config = self._parts.state.config
-        sources = format_preview(self._parts.reader.connection(), config, names, request.limit)
-        sources["degraded"] = self._parts.freshness.reasons()
+        sources = format_preview(self._parts.reader.get_connection(), config, names, request.limit)
+        sources["degraded"] = self._parts.freshness.list_reasons()
         return sources
 
     def _require_names(self, named: Sequence[str]) -> Sequence[str]:
@@ -215,7 +217,9 @@ class AdminService:
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Stop reading a source until it is resumed."""
         (name,) = self._require_names([request.name])
-        return self._parts.worker.submit(lambda pipeline: pause_source(pipeline, name, now_ms()))
+        return self._parts.worker.submit(
+            lambda pipeline: pause_source(pipeline, name, read_clock_ms())
+        )
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
@@ -259,7 +263,7 @@ class AdminService:
     def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
         """Give a version a name."""
         return self._parts.worker.submit(
-            lambda pipeline: add_tag(pipeline, request.name, request.version, now_ms())
+            lambda pipeline: add_tag(pipeline, request.name, request.version, read_clock_ms())
         )
 
     @endpoint("DELETE", "/v1/tags/{name}", "admin")
@@ -275,7 +279,7 @@ class AdminService:
         def tell(name: str, done: int, total: int) -> None:
             listener.tell("progress", checking=name, checks_done=done, checks_total=total)
 
-        return check_database(self._parts.reader.connection(), request.deep, tell)
+        return check_database(self._parts.reader.get_connection(), request.deep, tell)
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
@@ -307,7 +311,7 @@ class AdminService:
             if request.again:
                 return include_document_again(pipeline, request.document, request.source)
             try:
-                return purge_document(pipeline, request.document, request.source, now_ms())
+                return purge_document(pipeline, request.document, request.source, read_clock_ms())
             finally:
                 self._drop_purged_text(pipeline)
 
@@ -315,7 +319,7 @@ class AdminService:
 
     def continue_purges(self, pipeline: SourceSync) -> None:
         """Continue interrupted purges once the database is open."""
-        if count := len(pending_purges(pipeline.connection)):
+        if count := len(list_pending_purges(pipeline.connection)):
             log.info("interrupted purges continue", purges=count)
             self._parts.worker.submit(self._finish_purges).add_done_callback(_log_failure)
 
@@ -350,9 +354,9 @@ def _sync_answer(
     have newer versions.
     """
     with snapshot(connection):
-        newest = head(connection)
+        newest = read_head(connection)
         now = min(newest.id, served or newest.id) if newest else 0
-        problems = item_problems(connection, MAX_PROBLEMS)
+        problems = list_item_problems(connection, MAX_PROBLEMS)
         sources: list[SyncedSource] = [
             {
                 "name": outcome.source,
@@ -370,7 +374,7 @@ def _sync_answer(
             }
             for outcome in outcomes
             for changes in [
-                source_changes(connection, outcome.source, since.get(outcome.source, 0), now)
+                count_source_changes(connection, outcome.source, since.get(outcome.source, 0), now)
             ]
         ]
     return {"version": now, "sources": sources, "degraded": []}

@@ -22,8 +22,14 @@ from hopsyncd.api.audit import FoundSummary, select_recorded, summarize_answer
 from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
-from hopsyncd.api.endpoints import NDJSON, Endpoint, endpoint, endpoints_of, openapi_document
-from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
+from hopsyncd.api.endpoints import (
+    NDJSON,
+    Endpoint,
+    build_openapi_document,
+    endpoint,
+    list_endpoints,
+)
+from hopsyncd.api.failures import INTERNAL, describe_bad_request, make_failure, make_failure_body
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.requests import NoParameters, SyncRequest
@@ -36,10 +42,10 @@ from hopsyncd.api.worker_pools import (
     Run,
     Work,
     WorkerPools,
-    event_lines,
-    result_of,
-    while_connected,
-    worker_pools,
+    make_worker_pools,
+    stream_event_lines,
+    wait_for_result,
+    wait_while_connected,
 )
 from hopsyncd.config.values import AuditConfig, LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest
@@ -50,7 +56,7 @@ class DescriptionService:
     @endpoint("GET", "/v1/openapi.json", "read")
     def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
         """The OpenAPI 3.1 document."""
-        return openapi_document(ENDPOINTS)
+        return build_openapi_document(ENDPOINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class Services:
     description: DescriptionService
 
 
-ENDPOINTS = endpoints_of(Services)
+ENDPOINTS = list_endpoints(Services)
 
 
 log = structlog.get_logger(__name__)
@@ -82,16 +88,16 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
     application adds `action`, `asked`, `found` and `outcome` to the state of audited requests.
     `outcome` is the status at the end of the work; the HTTP status of a stream is always 200.
     """
-    pools = pools or worker_pools(LimitsConfig(), Load())
+    pools = pools or make_worker_pools(LimitsConfig(), Load())
     app = Starlette(
         routes=[_route(endpoint, services, pools) for endpoint in ENDPOINTS],
-        exception_handlers={HTTPException: _http_error, Exception: _report_unexpected},
+        exception_handlers={HTTPException: _report_http_error, Exception: _report_unexpected},
     )
     app.router.redirect_slashes = False  # a redirect has no JSON body, which clients expect
     return app
 
 
-def caller_of(request: Request) -> Caller:
+def get_caller(request: Request) -> Caller:
     """Return the caller from the request's state, where the guard stored it."""
     caller: Caller = request.state.caller
     return caller
@@ -110,7 +116,7 @@ def _route(endpoint: Endpoint, services: Services, pools: WorkerPools) -> Route:
         except (ClientGone, ClientDisconnect):
             response = Response(status_code=CLIENT_GONE)
         except REPORTABLE as error:
-            status, body = failure_of(error)
+            status, body = make_failure(error)
             response = JSONResponse(body, status)
         except Exception:
             note(500)
@@ -148,7 +154,7 @@ async def _respond(
 
     A stream records its own outcome with `note`.
     """
-    caller = caller_of(request)
+    caller = get_caller(request)
     changes = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
     recorded = changes or endpoint.service == "audit"
     audit: AuditConfig | None = getattr(request.state, "audit", None)
@@ -169,19 +175,19 @@ async def _respond(
         act()
         return JSONResponse({"accepted": True}, 202)
 
-    run = _runner(services, pools, endpoint, parsed, caller)
+    run = _make_runner(services, pools, endpoint, parsed, caller)
 
     def work(listener: Listener) -> Work:
         return partial(act, listener) if endpoint.listens else act
 
     if endpoint.streams and NDJSON in request.headers.get("accept", ""):
-        progress = (lambda: None) if endpoint.listens else services.status.progress
-        return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
+        progress = (lambda: None) if endpoint.listens else services.status.measure_progress
+        return StreamingResponse(stream_event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
     whole = work(listener)
     if endpoint.right in ("read", "health"):
         whole = partial(_read, whole)
-    result = await while_connected(request, listener, result_of(whole, run))
+    result = await wait_while_connected(request, listener, wait_for_result(whole, run))
     if isinstance(result, str):
         return Response(result, media_type=endpoint.media_type)
     return JSONResponse(result)
@@ -211,7 +217,7 @@ def _read(work: Work) -> Any:
         return work()
 
 
-def _runner(
+def _make_runner(
     services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
 ) -> Run:
     """Return the function that runs the work: in a pool, or directly.
@@ -238,13 +244,13 @@ async def _parse(request: Request, endpoint: Endpoint) -> Any:
         raise BadRequest("The request was refused", f"{name}: the parameter {why}", hint)
     try:
         if endpoint.method == "POST":
-            return model.model_validate_json(await _body(request) or b"{}")
+            return model.model_validate_json(await _read_body(request) or b"{}")
         return model.model_validate({**parameters, **paths})
     except ValidationError as error:
-        raise bad_request(error, model) from error
+        raise describe_bad_request(error, model) from error
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     received = bytearray()
     async for part in request.stream():
         received += part
@@ -257,10 +263,10 @@ async def _body(request: Request) -> bytes:
     return bytes(received)
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _report_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-    body = failure_body(
+    body = make_failure_body(
         code,
         f"{request.method} {request.url.path}: {error.detail.lower()}",
         "docs/reference/http-api.md lists the endpoints",

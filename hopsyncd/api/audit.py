@@ -61,7 +61,7 @@ class FoundSummary:
 
 def summarize_answer(answer: Any) -> FoundSummary:
     """Count the results in the JSON of an answer, and list the sources that it names."""
-    sources = {*_sources_in(answer)}
+    sources = {*_find_sources(answer)}
     fields = answer if isinstance(answer, dict) else {}
     lists = (fields[key] for key in _RESULTS if isinstance(fields.get(key), list))
     results = next(lists, None)
@@ -72,15 +72,15 @@ def summarize_answer(answer: Any) -> FoundSummary:
     return FoundSummary(tuple(sorted(sources)), count)
 
 
-def _sources_in(value: Any) -> Iterator[str]:
+def _find_sources(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(name := value.get("source"), str):
             yield name
         for below in value.values():
-            yield from _sources_in(below)
+            yield from _find_sources(below)
     elif isinstance(value, list | tuple):
         for below in value:
-            yield from _sources_in(below)
+            yield from _find_sources(below)
 
 
 def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class AuditLog:
         action: str,
         request: dict[str, Any],
         status: int,
-        found: FoundSummary | None = None,
+        summary: FoundSummary | None = None,
     ) -> None:
         """Record a request and its HTTP status. A failure is logged and does not stop the request.
 
@@ -123,12 +123,12 @@ class AuditLog:
         """
         credentials = caller.credentials
         line = {
-            "time": _time_text(time.time()),
+            "time": _format_time(time.time()),
             "action": action,
             "asked": request,
             "status": status,
-            "sources": list(found.sources) if found else [],
-            "results": found.results if found else None,
+            "sources": list(summary.sources) if summary else [],
+            "results": summary.results if summary else None,
             "user": credentials.user,
             "role": caller.role,
             "transport": "tcp" if credentials.uid is None else "socket",
@@ -141,7 +141,7 @@ class AuditLog:
         with self._lock:
             try:
                 if self._lost:
-                    self._append(self._gap())
+                    self._append(self._describe_gap())
                     self._lost = 0
                 self._append(line)
                 self._problem = None
@@ -161,7 +161,7 @@ class AuditLog:
             except OSError as error:
                 log.error("cannot delete old files of the audit log", why=error.strerror)
 
-    def status(self) -> AuditStatus:
+    def describe_status(self) -> AuditStatus:
         """Return the settings of the log, the number of lost lines, and the reason for the loss."""
         settings = self.settings()
         return {
@@ -177,12 +177,12 @@ class AuditLog:
     ) -> tuple[list[dict[str, Any]], int]:
         """Read the newest lines, newest first. Also returns the number of damaged lines."""
         self.purge_due()
-        begin = _time_text(since.timestamp()) if since else ""
+        begin = _format_time(since.timestamp()) if since else ""
         torn = 0
 
         def select() -> Iterator[dict[str, Any]]:
             nonlocal torn
-            for file in [self._file, *reversed(self._older_files())]:
+            for file in [self._file, *reversed(self._list_older_files())]:
                 try:
                     text = file.read_bytes()
                 except FileNotFoundError:
@@ -232,7 +232,7 @@ class AuditLog:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self._file.replace(self._file.with_name(f"{self._file.name}.{stamp}"))
 
-    def _older_files(self) -> list[Path]:
+    def _list_older_files(self) -> list[Path]:
         """List the renamed files, oldest first."""
         files = self._file.parent.glob(f"{self._file.name}.*")
         return sorted(files, key=lambda file: (file.stat().st_mtime, file.name))
@@ -241,7 +241,7 @@ class AuditLog:
         """Delete renamed files older than `audit.keep_days`. If the remaining renamed files exceed
         the limit of 1 GiB in total, delete the oldest of them."""
         oldest_s = time.time() - self.settings().keep_days * _DAY_S
-        files = [(file, file.stat()) for file in self._older_files()]
+        files = [(file, file.stat()) for file in self._list_older_files()]
         total = sum(state.st_size for _, state in files)
         for file, state in files:
             is_early = state.st_mtime >= oldest_s
@@ -255,9 +255,9 @@ class AuditLog:
                     file=file.name,
                 )
 
-    def _gap(self) -> dict[str, Any]:
+    def _describe_gap(self) -> dict[str, Any]:
         return {
-            "time": _time_text(time.time()),
+            "time": _format_time(time.time()),
             "action": GAP,
             "asked": {"lines": self._lost, "why": self._problem},
             "status": 0,
@@ -294,7 +294,7 @@ class NoAuditLog(AuditLog):
         action: str,
         request: dict[str, Any],
         status: int,
-        found: FoundSummary | None = None,
+        summary: FoundSummary | None = None,
     ) -> None:
         """Do nothing."""
 
@@ -314,6 +314,6 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
     return line if is_whole else None
 
 
-def _time_text(moment_s: float) -> str:
+def _format_time(moment_s: float) -> str:
     """Format a time in UTC, so that strings sort in the order of the times."""
     return datetime.fromtimestamp(moment_s, UTC).isoformat(timespec="milliseconds")

@@ -8,7 +8,7 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import AuditRequest
 from hopsyncd.errors import BadRequest
 from hopsyncd.responses.daemon_state import AuditAnswer
-from store.relative_time import relative_moment
+from store.relative_time import parse_relative_moment
 
 
 class AuditService:
@@ -18,10 +18,10 @@ class AuditService:
     @endpoint("GET", "/v1/audit", "owner")
     def audit(self, request: AuditRequest, caller: Caller) -> AuditAnswer:
         """The recorded requests, newest first."""
-        since = _moment(request.since) if request.since else None
+        since = _parse_moment(request.since) if request.since else None
         entries, torn = self._audit.read(request.limit, since, request.user)
         return {
-            **self._audit.status(),
+            **self._audit.describe_status(),
             "torn": torn,
             "entries": [
                 {
@@ -43,9 +43,9 @@ class AuditService:
         }
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     try:
-        named = relative_moment(text, datetime.now())
+        named = parse_relative_moment(text, datetime.now())
         return (named or datetime.fromisoformat(text)).astimezone()
     except (ValueError, OverflowError) as error:
         raise BadRequest(

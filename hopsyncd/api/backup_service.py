@@ -40,8 +40,8 @@ class BackupService:
             return result
         file = Path(request.file)
         if not caller.may("owner"):
-            file = backup_below(self._parts.state.config.access.backup_dir, file)
-        result.set_result(write_backup(self._parts.reader.connection(), file))
+            file = resolve_backup_path(self._parts.state.config.access.backup_dir, file)
+        result.set_result(write_backup(self._parts.reader.get_connection(), file))
         return result
 
     def _finish(self, result: Future[BackupAnswer], future: Future[MadeBackup]) -> None:
@@ -52,10 +52,10 @@ class BackupService:
             return
         backup = future.result()
         noted = self._parts.worker.submit(lambda _: None, BACKUP)
-        noted.add_done_callback(lambda _: result.set_result(_backup_answer(backup)))
+        noted.add_done_callback(lambda _: result.set_result(_make_backup_answer(backup)))
 
 
-def _backup_answer(backup: MadeBackup) -> BackupAnswer:
+def _make_backup_answer(backup: MadeBackup) -> BackupAnswer:
     return {
         "file": backup.file,
         "bytes": backup.bytes,
@@ -69,7 +69,7 @@ _WHAT = "The backup was refused"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def backup_below(folder: Path | None, file: Path) -> Path:
+def resolve_backup_path(folder: Path | None, file: Path) -> Path:
     """Resolve symbolic links in the path of a backup.
 
     Raises Forbidden unless the path is below the folder. Also raises Forbidden if other users can
@@ -88,17 +88,17 @@ def backup_below(folder: Path | None, file: Path) -> Path:
         )
     folder_so_far = Path("/")
     try:
-        opened = os.open(folder_so_far, _FOLDER)
+        descriptor = os.open(folder_so_far, _FOLDER)
         try:
             for part in parent.parts[1:]:
-                _check_own(opened, folder_so_far, is_above=folder_so_far in root.parents)
+                _check_own(descriptor, folder_so_far, is_above=folder_so_far in root.parents)
                 folder_so_far /= part
-                below = os.open(part, _FOLDER, dir_fd=opened)
-                os.close(opened)
-                opened = below
-            _check_own(opened, folder_so_far, is_above=False)
+                below = os.open(part, _FOLDER, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+            _check_own(descriptor, folder_so_far, is_above=False)
         finally:
-            os.close(opened)
+            os.close(descriptor)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise Forbidden(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hopsyncd.api.access_rules import Caller
-from hopsyncd.api.document_history import document_changes
+from hopsyncd.api.document_history import list_document_changes
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.facets import FacetCounts, modified_times
-from hopsyncd.api.file_text import no_file, read_file_text
+from hopsyncd.api.facets import FacetCounts, read_modified_times
+from hopsyncd.api.file_text import no_file_error, read_file_text
 from hopsyncd.api.map_answer import MapMaker
 from hopsyncd.api.notes import write_note
 from hopsyncd.api.page_images import PageImages, find_page
@@ -74,7 +74,7 @@ class CollectionService:
         filters = parse_question("", request.filters).filter_
         engine = self._parts.state.engine
         with engine.reading(request.at, acl, filters) as (_, head):
-            degraded = self._parts.freshness.reasons(acl)
+            degraded = self._parts.freshness.list_reasons(acl)
             if head is None:
                 modified: list[str | None] = [None] * len(request.documents)
                 return {
@@ -91,7 +91,7 @@ class CollectionService:
                 "documents": int(np.count_nonzero(head.statistics.visible.documents)),
                 "passages": head.statistics.passages,
                 "facets": self._facets.count(head, filters),
-                "modified": modified_times(head.unfiltered or head, request.documents),
+                "modified": read_modified_times(head.unfiltered or head, request.documents),
             }
 
     @endpoint("POST", "/v1/map", "read")
@@ -101,7 +101,7 @@ class CollectionService:
         engine = self._parts.state.engine
         with engine.reading(request.at, caller.acl, filters) as (connection, head):
             answer = self._maps.make(connection, head, filters)
-        return {**answer, "degraded": self._parts.freshness.reasons(caller.acl)}
+        return {**answer, "degraded": self._parts.freshness.list_reasons(caller.acl)}
 
     @endpoint("GET", "/v1/examples", "read")
     def examples(self, request: NoParameters, caller: Caller) -> ExamplesAnswer:
@@ -114,11 +114,13 @@ class CollectionService:
             stored = self._examples.get(key)
             bridges = find_bridges(connection, head, _TRIED_EXAMPLES) if stored is None else []
         if stored is None:
-            stored = self._answerable(bridges, caller)
+            stored = self._select_answerable(bridges, caller)
             self._examples = {key: stored, **dict([*self._examples.items()][: _KEPT_EXAMPLES - 1])}
         return {"version": key[0], "questions": stored}
 
-    def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:
+    def _select_answerable(
+        self, bridges: Sequence[Bridge], caller: Caller
+    ) -> list[ExampleQuestion]:
         """Keep the questions for which the search finds both passages that they were made from."""
         engine, answerable = self._parts.state.engine, list[ExampleQuestion]()
         until_s = time.monotonic() + _EXAMPLES_S
@@ -137,13 +139,13 @@ class CollectionService:
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
         """The text of a document's file, if the file has not changed since it was indexed."""
         if not caller.acl.shows_document(request.source, request.document):
-            raise no_file(
+            raise no_file_error(
                 request.source,
                 request.document,
                 "no folder source has an indexed document with this path",
             )
         state = self._parts.state
-        with snapshot(connection := self._parts.reader.connection()):
+        with snapshot(connection := self._parts.reader.get_connection()):
             text = read_file_text(connection, state.config, request.source, request.document)
         return {
             "version": state.version,
@@ -176,11 +178,13 @@ class CollectionService:
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:
         """The changes of a document, sentence by sentence, newest first."""
         if not caller.acl.shows_document(request.source, request.document):
-            raise _no_document(request)
-        with snapshot(connection := self._parts.reader.connection()):
-            changes = document_changes(connection, request.source, request.document, request.limit)
+            raise _no_document_error(request)
+        with snapshot(connection := self._parts.reader.get_connection()):
+            changes = list_document_changes(
+                connection, request.source, request.document, request.limit
+            )
         if not changes:
-            raise _no_document(request)
+            raise _no_document_error(request)
         return {
             "version": self._parts.state.version,
             "source": request.source,
@@ -189,7 +193,7 @@ class CollectionService:
         }
 
 
-def _no_document(request: HistoryRequest) -> NotFound:
+def _no_document_error(request: HistoryRequest) -> NotFound:
     return NotFound(
         f"There is no document {request.document}",
         f"no version has a document with this path in the source {request.source!r}",

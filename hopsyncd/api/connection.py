@@ -17,10 +17,10 @@ from typing import Any
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hopsyncd.api.failures import failure_body
+from hopsyncd.api.failures import make_failure_body
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.worker_pools import choose_greediest
-from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
+from hopsyncd.client.trust import UNKNOWN, Credentials, read_peer_credentials
 
 log = structlog.get_logger(__name__)
 
@@ -54,18 +54,18 @@ def raise_descriptor_limit() -> int:
     return allowed
 
 
-def connections_within(wanted: int, descriptors: int) -> int:
-    """Return how many connections, up to `wanted`, leave enough of the file descriptors free.
+def limit_connections(limit: int, descriptors: int) -> int:
+    """Return how many connections, up to `limit`, leave enough of the file descriptors free.
 
     descriptors: the limit of open files. A fifth of the free descriptors is kept for connections
     that are closing.
 
-    >>> connections_within(256, 1024), connections_within(256, 512), connections_within(256, 65536)
+    >>> limit_connections(256, 1024), limit_connections(256, 512), limit_connections(256, 65536)
     (256, 8, 256)
     """
     burst = ACCEPTED_AT_ONCE * _GENERATIONS * _LISTENERS
     room = (descriptors - RESERVED - burst) * 4 // 5
-    return max(min(wanted, room), min(wanted, _LEAST_CONNECTIONS))
+    return max(min(limit, room), min(limit, _LEAST_CONNECTIONS))
 
 
 MAX_HEAD_BYTES = 16 << 10
@@ -176,7 +176,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.credentials = peer_credentials(transport.get_extra_info("socket"))
+        self.credentials = read_peer_credentials(transport.get_extra_info("socket"))
         if self.credentials == UNKNOWN and self.client:
             self.credentials = Credentials(address=self.client[0])
         self.app_state = {
@@ -220,13 +220,13 @@ class ClientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head, self._part_ended = False, True
-        sent = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if sent > MAX_HEAD_BYTES:
+        head_bytes = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if head_bytes > MAX_HEAD_BYTES:
             self._refuse_head()
         if self._ignores_input:
             return
         self._in_body = True
-        self._body_is_short = _body_bytes(self.headers) <= _SHORT_BODY_BYTES
+        self._body_is_short = _read_body_length(self.headers) <= _SHORT_BODY_BYTES
         self._expect(self._timeouts.body_s)
         super().on_headers_complete()
         if self.parser.should_upgrade():  # upgrades, such as to WebSocket, are not supported
@@ -292,9 +292,9 @@ class ClientConnection(HttpToolsProtocol):
         the timer."""
         if self._reading:
             self._reading.cancel()
-        self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
+        self._reading = self.loop.call_later(within_s, self._close_slow) if within_s else None
 
-    def _too_slow(self) -> None:
+    def _close_slow(self) -> None:
         self._reading = None
         self._refuse(
             HTTPStatus.REQUEST_TIMEOUT,
@@ -327,7 +327,7 @@ class ClientConnection(HttpToolsProtocol):
         if in_hand and not self._in_body and not at_once:
             self.cycle.keep_alive = False
             return
-        answer = _answer(status, json.dumps(failure_body(code, message, hint)).encode())
+        answer = _format_answer(status, json.dumps(make_failure_body(code, message, hint)).encode())
         if in_hand and self.pipeline:
             self.pipeline.popleft()  # drop the newest request, which is refused
             self._last_answer = answer
@@ -340,13 +340,13 @@ class ClientConnection(HttpToolsProtocol):
         self._all.linger(self)
 
 
-def _body_bytes(headers: list[tuple[bytes, bytes]]) -> float:
+def _read_body_length(headers: list[tuple[bytes, bytes]]) -> float:
     """Return the body's length from the Content-Length header, or infinity without one."""
     declared = dict(headers).get(b"content-length", b"")
     return int(declared) if declared.isdigit() else math.inf
 
 
-def _answer(status: HTTPStatus, body: bytes) -> bytes:
+def _format_answer(status: HTTPStatus, body: bytes) -> bytes:
     return (
         b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode())
         + b"content-type: application/json\r\n"

@@ -85,7 +85,7 @@ def endpoint(
     return declare
 
 
-def endpoints_of(services: type) -> tuple[Endpoint, ...]:
+def list_endpoints(services: type) -> tuple[Endpoint, ...]:
     """List the endpoints of a dataclass of services, in the order of declaration."""
     return tuple(
         replace(getattr(method, _DECLARED), service=name)
@@ -96,16 +96,18 @@ def endpoints_of(services: type) -> tuple[Endpoint, ...]:
 
 
 @cache
-def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
+def build_openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """Generate the OpenAPI 3.1 document: every endpoint with its request, answer and errors."""
-    answers, schemas = _answer_schemas(endpoints)
+    answers, schemas = _build_answer_schemas(endpoints)
     bodies = [endpoint.request for endpoint in endpoints if endpoint.method == "POST"]
     _, bodies_json = models_json_schema(
         [(body, "validation") for body in bodies], ref_template=_REF
     )
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, answers)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _describe_operation(
+            endpoint, answers
+        )
     return {
         "openapi": "3.1.0",
         "info": {
@@ -119,20 +121,22 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     }
 
 
-def _answer_schemas(
+def _build_answer_schemas(
     endpoints: Sequence[Endpoint],
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
     """Return the schema of each operation's answer, and the schemas that they refer to."""
     answers = {endpoint.operation: endpoint.answer for endpoint in endpoints}
     answers |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
-    schemas, whole = TypeAdapter.json_schemas(
+    schemas, definitions = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(answer)) for name, answer in answers.items()],
         ref_template=_REF,
     )
-    return {name: schema for (name, _), schema in schemas.items()}, whole["$defs"]
+    return {name: schema for (name, _), schema in schemas.items()}, definitions["$defs"]
 
 
-def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _describe_operation(
+    endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     failure = {"content": {"application/json": {"schema": answers[_FAILED]}}}
     content = {endpoint.media_type: {"schema": answers[endpoint.operation]}}
     if endpoint.streams:
@@ -158,11 +162,11 @@ def _operation(endpoint: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dic
             field.is_required() for field in endpoint.request.model_fields.values()
         )
     else:
-        operation["parameters"] = _parameters(endpoint)
+        operation["parameters"] = _describe_parameters(endpoint)
     return operation
 
 
-def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _describe_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     schema = endpoint.request.model_json_schema()
     required = schema.get("required", ())
     return [

@@ -7,13 +7,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hopsyncd.api.version_log import time_text
+from hopsyncd.api.version_log import format_time
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.filters import Condition, Filter
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.responses.results import Facets, FacetValue, MonthCount
-from store.records import content_id
+from store.records import compute_content_id
 
 _MOST_VALUES = 40  # Only the most frequent values of a facet are listed.
 
@@ -48,16 +48,18 @@ def count_facets(head: Snapshot, filter_: Filter) -> Facets:
     by_source = np.bincount(index.documents.source[rows], minlength=len(index.sources))
     properties = _count_properties(head)
     return {
-        "source": _values("source", dict(zip(index.sources, by_source.tolist(), strict=False))),
-        "type": _values("type", properties["type"]),
-        "folder": _values("path", _count_folders(head, rows, filter_)),
-        "tag": _values("tag", properties["tag"]),
-        "author": _values("author", properties["author"]),
+        "source": _list_values(
+            "source", dict(zip(index.sources, by_source.tolist(), strict=False))
+        ),
+        "type": _list_values("type", properties["type"]),
+        "folder": _list_values("path", _count_folders(head, rows, filter_)),
+        "tag": _list_values("tag", properties["tag"]),
+        "author": _list_values("author", properties["author"]),
         "month": _count_months(index.documents.modified_ms[rows]),
     }
 
 
-def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
+def read_modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
     """Return when each document, given as SOURCE/PATH, was last modified, or None if the document
     is not visible."""
     index, times = head.index, list[str | None]()
@@ -65,9 +67,9 @@ def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]
     keys = index.documents.path_key[visible]
     for document in documents:
         source, _, path = document.partition("/")
-        rows = visible[keys == content_id("path", source, path)]
+        rows = visible[keys == compute_content_id("path", source, path)]
         at_ms = int(index.documents.modified_ms[rows[0]]) if len(rows) else NO_DATE
-        times.append(None if at_ms == NO_DATE else time_text(at_ms))
+        times.append(None if at_ms == NO_DATE else format_time(at_ms))
     return times
 
 
@@ -118,7 +120,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
     ]
 
 
-def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
+def _list_values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
     """List up to 40 values of a facet, most frequent first, each with its filter and number of
     documents."""
     values: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)

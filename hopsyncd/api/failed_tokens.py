@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hopsyncd.client.trust import network_of
+from hopsyncd.client.trust import find_network
 
 FREE = 5
 """How many wrong tokens an address may send before it has to wait."""
@@ -37,13 +37,13 @@ class FailedTokens:
 
     def wait_s(self, address: str) -> float:
         """Return the seconds until this address's next wrong token is checked, or 0."""
-        failures = self._failed.get(network_of(address))
+        failures = self._failed.get(find_network(address))
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
         """Count a wrong token. Returns the address's count, and the seconds that the address must
         wait."""
-        now_s, network = self._now_s(), network_of(address)
+        now_s, network = self._now_s(), find_network(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:
             failures.count = 0

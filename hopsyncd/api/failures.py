@@ -33,16 +33,16 @@ _PATTERN_FAILURES = {  # messages, by the pattern that a text does not match
 }
 
 
-def failure_body(code: str, message: str, hint: str) -> Failed:
+def make_failure_body(code: str, message: str, hint: str) -> Failed:
     return {"error": {"code": code, "message": message, "hint": hint}}
 
 
-INTERNAL = failure_body(
+INTERNAL = make_failure_body(
     "internal", "The daemon failed with an internal error", "See the daemon's log"
 )
 
 
-def failure_of(error: Exception) -> tuple[int, Failed]:
+def make_failure(error: Exception) -> tuple[int, Failed]:
     """Return the status and body for an exception of REPORTABLE.
 
     The status is 4xx for the caller's mistakes, and 503 for problems of the daemon.
@@ -50,12 +50,12 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:
         if isinstance(error, kinds):
-            return status, failure_body(code, f"{what}: {why}", hint)
+            return status, make_failure_body(code, f"{what}: {why}", hint)
     log.error("request failed", what=what, why=why)
-    return 503, failure_body("unavailable", f"{what}: {why}", hint)
+    return 503, make_failure_body("unavailable", f"{what}: {why}", hint)
 
 
-def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
+def describe_bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     """Describe an unknown field of the request or, if all fields are known, the first wrong
     field."""
     errors = error.errors(include_url=False)
@@ -63,17 +63,17 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     # Messages count the items of a list from 1.
     parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     field = ", ".join(parts) if len(parts) > 1 else "".join(parts)
-    why, hint = _in_words(first), "docs/reference/http-api.md describes each request"
+    why, hint = _put_in_words(first), "docs/reference/http-api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
         names = [field.alias or name for name, field in model.model_fields.items()]
-        near = difflib.get_close_matches(str(first["loc"][-1]), names, n=1)
-        if near and len(first["loc"]) == 1:
-            hint = f'Did you mean "{near[0]}"? {hint}'
+        near_names = difflib.get_close_matches(str(first["loc"][-1]), names, n=1)
+        if near_names and len(first["loc"]) == 1:
+            hint = f'Did you mean "{near_names[0]}"? {hint}'
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
 
 
-def _in_words(details: ErrorDetails) -> str:
+def _put_in_words(details: ErrorDetails) -> str:
     if details["type"] == "missing":
         return "the field is missing"
     if details["type"] == "string_too_short" and details["ctx"]["min_length"] == 1:

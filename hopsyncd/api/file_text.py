@@ -7,9 +7,9 @@ from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.errors import DocumentUnreadable, NotFound
 from hopsyncd.formats.decode import decode
 from store.contract import Connection
-from store.reads import live_document
-from store.records import content_hash
-from store.sources import source_names
+from store.reads import read_live_document
+from store.records import hash_content
+from store.sources import read_source_names
 
 _MOST_BYTES = 1 << 20
 
@@ -20,36 +20,36 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     Raises NotFound if no folder source has the document, if it is not a text file or is too long,
     or if its file has changed since it was indexed.
     """
-    numbers = [number for number, name in source_names(connection).items() if name == source]
-    document = live_document(connection, numbers[0], path) if numbers else None
+    numbers = [number for number, name in read_source_names(connection).items() if name == source]
+    document = read_live_document(connection, numbers[0], path) if numbers else None
     if document is None:
-        raise no_file(source, path, "no folder source has an indexed document with this path")
+        raise no_file_error(source, path, "no folder source has an indexed document with this path")
     if not document.media_type.startswith("text/"):
-        raise no_file(source, path, "the document is not a text file")
+        raise no_file_error(source, path, "the document is not a text file")
     data = read_indexed_file(config, source, path, document.content)
     if len(data) > _MOST_BYTES:
-        raise no_file(source, path, f"the file is longer than {_MOST_BYTES:,} bytes")
+        raise no_file_error(source, path, f"the file is longer than {_MOST_BYTES:,} bytes")
     try:
         return decode(data)
     except DocumentUnreadable as error:
-        raise no_file(source, path, error.why) from error
+        raise no_file_error(source, path, error.why) from error
 
 
 def read_indexed_file(config: Config, source: str, path: str, content: bytes) -> bytes:
     """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
     folder = next((configured for configured in config.sources if configured.name == source), None)
     if not isinstance(folder, FolderSource):
-        raise no_file(source, path, "no folder source has an indexed document with this path")
+        raise no_file_error(source, path, "no folder source has an indexed document with this path")
     try:
         data = FolderConnector(folder.path).fetch(Item(path, "")).data
     except ConnectorError as error:
-        raise no_file(source, path, error.why) from error
-    if content_hash(data) != content:
-        raise no_file(source, path, "the file has changed since it was indexed")
+        raise no_file_error(source, path, error.why) from error
+    if hash_content(data) != content:
+        raise no_file_error(source, path, "the file has changed since it was indexed")
     return data
 
 
-def no_file(source: str, path: str, why: str) -> NotFound:
+def no_file_error(source: str, path: str, why: str) -> NotFound:
     """Create the error for a document whose file cannot be shown."""
     return NotFound(
         f"Cannot show the file {source}/{path}", why, "GET /v1/document returns the passages"

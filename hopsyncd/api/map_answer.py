@@ -14,7 +14,7 @@ from hopsyncd.retrieve.collection_map import CollectionMap, make_map
 from hopsyncd.retrieve.map_layout import SPACING
 from hopsyncd.retrieve.results import format_id
 from store.contract import Connection
-from store.reads import titles_of
+from store.reads import read_titles
 from store.records import PassageId
 from store.visibility import Mask
 
@@ -61,13 +61,17 @@ class MapMaker:
         with self._lock:
             documents, answer = self._answers.get(key, ([], None))
             # A purge may have removed documents of a cached map.
-            if answer is None or len(titles_of(connection, documents)) < len(documents):
+            if answer is None or len(read_titles(connection, documents)) < len(documents):
                 document_map = make_map(connection, snapshot)
                 documents = [] if document_map is None else _store_rows(snapshot, document_map)
-                answer = _NO_MAP if document_map is None else _answer(snapshot, document_map)
+                answer = _NO_MAP if document_map is None else _make_answer(snapshot, document_map)
                 answer = {**answer, "version": snapshot.version.id}
-            others = [(other, kept) for other, kept in self._answers.items() if other != key]
-            self._answers = {key: (documents, answer), **dict(others[: _KEPT - 1])}
+            other_answers = [
+                (other, other_answer)
+                for other, other_answer in self._answers.items()
+                if other != key
+            ]
+            self._answers = {key: (documents, answer), **dict(other_answers[: _KEPT - 1])}
             return answer
 
 
@@ -76,7 +80,7 @@ def _store_rows(snapshot: Snapshot, collection_map: CollectionMap) -> list[int]:
     return rows
 
 
-def _answer(snapshot: Snapshot, collection_map: CollectionMap) -> MapAnswer:
+def _make_answer(snapshot: Snapshot, collection_map: CollectionMap) -> MapAnswer:
     layout = collection_map.layout
     sizes = np.bincount(layout.groups).tolist()
     numbers = np.unique(snapshot.index.documents.source[collection_map.documents])
@@ -126,11 +130,11 @@ def _describe(
         "document": [index.document_paths[row] for row in rows.tolist()],
         "title": [*collection_map.titles],
         "passage": [*map(format_id, passages)],
-        "modified": _days(index.documents.modified_ms[rows]),
+        "modified": _format_days(index.documents.modified_ms[rows]),
     }
 
 
-def _days(modified_ms: Integers) -> list[str | None]:
+def _format_days(modified_ms: Integers) -> list[str | None]:
     """Return the UTC day of each time in Unix milliseconds, or None for NO_DATE."""
     days = modified_ms.astype("datetime64[ms]").astype("datetime64[D]").astype(str).tolist()
     dated = (modified_ms != NO_DATE).tolist()

@@ -69,7 +69,7 @@ class Requests:
             self._errors[operation] += status >= 400 and status != 499
             self._took_ms[operation].append(took_ms)
 
-    def by_operation(self) -> dict[str, RequestStats]:
+    def sum_by_operation(self) -> dict[str, RequestStats]:
         with self._lock:
             times = {name: list(took) for name, took in self._took_ms.items()}
             counts, errors = dict(self._counts), dict(self._errors)
@@ -127,7 +127,7 @@ class Metrics:
     def note_sync(self, took_s: float) -> None:
         self._syncs.observe(took_s)
 
-    def text(
+    def format_text(
         self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
     ) -> str:
         """Format all metrics for Prometheus, with the current values of the status and LLM
@@ -173,13 +173,13 @@ class _Current(Collector):
         for key, description in _COUNTERS.items():
             value = status["counters"][key]
             yield CounterMetricFamily(f"hopsyncd_{key}", description, value=value)
-        yield from self._clients()
-        yield from self._llm()
-        yield from self._role()
-        yield from self._disk()
-        yield from self._backups()
+        yield from self._collect_clients()
+        yield from self._collect_llm()
+        yield from self._collect_role()
+        yield from self._collect_disk()
+        yield from self._collect_backups()
 
-    def _role(self) -> Iterator[Metric]:
+    def _collect_role(self) -> Iterator[Metric]:
         store = self._status["store"]
         yield _gauge(
             "writer",
@@ -191,12 +191,12 @@ class _Current(Collector):
         )
         yield _gauge("server_lost", "1 while the database server cannot be reached", store["lost"])
 
-    def _disk(self) -> Iterator[Metric]:
+    def _collect_disk(self) -> Iterator[Metric]:
         usage = shutil.disk_usage(self._data_dir)
         yield _gauge("disk_bytes", "The disk of the data folder", usage.total)
         yield _gauge("disk_free_bytes", "Free space on the disk of the data folder", usage.free)
 
-    def _backups(self) -> Iterator[Metric]:
+    def _collect_backups(self) -> Iterator[Metric]:
         """Return the metrics of backups, or none if no backups are scheduled."""
         backup = self._status["backup"]
         if backup is None:
@@ -206,11 +206,11 @@ class _Current(Collector):
         yield _gauge(
             "backup_created_seconds",
             "When the newest backup was made, in Unix time; 0 if there is none",
-            _unix_s(backup["created"]),
+            _to_unix_s(backup["created"]),
         )
         yield _gauge("backup_bytes", "The newest backup", backup["bytes"] or 0)
 
-    def _clients(self) -> Iterator[Metric]:
+    def _collect_clients(self) -> Iterator[Metric]:
         load = self._load
         yield _gauge("connections", "Open connections", load.connections)
         yield _gauge("queue", "Requests that wait for a worker", load.queue)
@@ -220,7 +220,7 @@ class _Current(Collector):
             value=load.refused,
         )
 
-    def _llm(self) -> Iterator[Metric]:
+    def _collect_llm(self) -> Iterator[Metric]:
         calls: Counter[str] = Counter()
         tokens: Counter[str] = Counter()
         for row in self._spent:
@@ -237,7 +237,7 @@ def _gauge(name: str, description: str, value: float) -> Metric:
     return GaugeMetricFamily(f"hopsyncd_{name}", description, value=float(value))
 
 
-def _unix_s(moment: str | None) -> float:
+def _to_unix_s(moment: str | None) -> float:
     return datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 

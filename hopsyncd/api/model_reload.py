@@ -19,7 +19,7 @@ from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.contract import Connection
-from store.sources import access_rules
+from store.sources import read_access_rules
 
 Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class ModelReload:
         config = applied.config
         serving.change(
             config=config,
-            access=AccessRules.from_config(config, access_rules(connection)),
+            access=AccessRules.from_config(config, read_access_rules(connection)),
             reloaded=Reloaded(restart_needed=applied.waiting),
         )
         state.engine.set_walk_settings(WalkSettings.from_config(config.query))

@@ -26,10 +26,10 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
     """
     line = " ".join(title.split())
     if not line or not text.strip():
-        raise _refusal("the title or the text is missing", "Give a title and text")
-    if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
-        raise _refusal(
-            f"{wrong[0]!r} is not a valid tag", "Use at most 60 letters, digits, _, - and /"
+        raise _refusal_error("the title or the text is missing", "Give a title and text")
+    if wrong_tags := [tag for tag in tags if not _TAG.fullmatch(tag)]:
+        raise _refusal_error(
+            f"{wrong_tags[0]!r} is not a valid tag", "Use at most 60 letters, digits, _, - and /"
         )
     signed = json.dumps(author, ensure_ascii=False) if author else ""
     fields = [f"author: {signed}"] * bool(author) + [f"tags: [{', '.join(tags)}]"] * bool(tags)
@@ -37,7 +37,7 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
     content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
     now = datetime.now().astimezone()
     day = f"{now:%Y-%m-%d}-"
-    name = day + _slug(line)
+    name = day + _make_file_name(line)
     try:
         _require_room([*inbox.glob(f"{day}*")], signed.encode(errors="replace"))
         folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -47,7 +47,9 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
             os.close(folder)
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
-        raise _refusal(why, "Create the folder, or set mcp.inbox to another folder") from error
+        raise _refusal_error(
+            why, "Create the folder, or set mcp.inbox to another folder"
+        ) from error
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:
@@ -55,24 +57,24 @@ def _require_room(today: Sequence[Path], signed: bytes) -> None:
 
     today: the notes of today. signed: the author, as written in notes.
     """
-    most, by = _MOST_FILES_A_DAY, "all users together"
-    if len(today) < most:
-        most, by = _MOST_A_DAY, "you"
-        if len(today) < most or sum(_author_of(note) == signed for note in today) < most:
+    limit, by = _MOST_FILES_A_DAY, "all users together"
+    if len(today) < limit:
+        limit, by = _MOST_A_DAY, "you"
+        if len(today) < limit or sum(_read_author(note) == signed for note in today) < limit:
             return
-    raise _refusal(
-        f"{by} wrote {most} notes today, the daily limit",
+    raise _refusal_error(
+        f"{by} wrote {limit} notes today, the daily limit",
         "Try again tomorrow, or put related text into one note",
     )
 
 
-def _author_of(note: Path) -> bytes:
+def _read_author(note: Path) -> bytes:
     """Return the author that the note names, or b"" if the note names no author."""
     if not note.is_file():
         return b""
     try:
-        with note.open("rb") as opened:
-            match = _AUTHOR.match(opened.read(_HEAD_BYTES))
+        with note.open("rb") as file:
+            match = _AUTHOR.match(file.read(_HEAD_BYTES))
     except OSError:  # the note was deleted meanwhile
         return b""
     return match[1] if match else b""
@@ -90,20 +92,20 @@ def _put(folder: int, name: str, content: bytes) -> str:
         except FileExistsError:
             number += 1
             continue
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
         return file
 
 
-def _slug(title: str) -> str:
+def _make_file_name(title: str) -> str:
     """Return a file name for a title, made of letters, digits and dashes.
 
-    >>> _slug("../Who is Ada?")
+    >>> _make_file_name("../Who is Ada?")
     'who-is-ada'
     """
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     return "-".join(re.findall(r"[a-z0-9]+", plain))[:_NAME_CHARACTERS].strip("-") or "note"
 
 
-def _refusal(why: str, hint: str) -> BadRequest:
+def _refusal_error(why: str, hint: str) -> BadRequest:
     return BadRequest("The note was not written", why, hint)

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from hopsyncd.api.file_text import no_file, read_indexed_file
+from hopsyncd.api.file_text import no_file_error, read_indexed_file
 from hopsyncd.api.passages import read_passage
 from hopsyncd.api.requests import PageImageRequest
 from hopsyncd.child_process import IdleTimer
@@ -17,7 +17,7 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.responses.images import PageImageAnswer
 from store.contract import Connection
-from store.reads import content_of
+from store.reads import read_content_hash
 
 _LIMITS = Limits(cpu_s=5.0, cpu_s_per_mib=0.5, wall_s=15.0, wall_s_per_mib=1.0)
 _MOST_KEPT_BYTES = 32 << 20
@@ -45,7 +45,7 @@ def find_page(
     passage, places = read_passage(connection, head, request.id)
     assert head is not None
     place = next((place for place in places if place.media_type == PDF), None)
-    content = content_of(connection, place.row) if place else None
+    content = read_content_hash(connection, place.row) if place else None
     if place is None or content is None:
         raise NotFound(
             "Cannot show the page",
@@ -103,7 +103,7 @@ class PageImages:
         try:
             return self._process.preview_page(data, page.page, page.text)
         except DocumentUnreadable as problem:
-            raise no_file(page.source, page.document, problem.why) from problem
+            raise no_file_error(page.source, page.document, problem.why) from problem
         finally:
             self._idle.restart()
 

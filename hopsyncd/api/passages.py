@@ -7,7 +7,7 @@ import numpy as np
 from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import start_of
 from hopsyncd.config.values import Search
-from hopsyncd.display import mail_name
+from hopsyncd.display import format_mail_name
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.responses.results import (
@@ -24,18 +24,18 @@ from hopsyncd.retrieve.around import Joint, Surroundings, find_paths, find_surro
 from hopsyncd.retrieve.query_parser import find_similar_names
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import Answer, format_hop, format_placed, write_name
-from store.content import known_passages, question_texts
+from store.content import read_passages, read_question_texts
 from store.contract import Connection
-from store.reads import Place, document_at, documents_after, places_at, questions_at
+from store.reads import Place, list_documents_after, read_document, read_places, read_questions
 from store.records import Direction, Passage, PassageId
-from store.sources import skipped_of_item
+from store.sources import read_skipped_of_item
 from store.visibility import hides
 
 _FIRST = ("", "")  # sorts before every key
 _MAX_ID = 2**63 - 1
 
 
-def passage_row_of(head: Snapshot | None, hexadecimal: str) -> int:
+def find_passage_row(head: Snapshot | None, hexadecimal: str) -> int:
     """Find the row of a passage at a version by its id, or by a unique beginning of the id.
 
     Raises NotFound or BadRequest.
@@ -54,10 +54,10 @@ def passage_row_of(head: Snapshot | None, hexadecimal: str) -> int:
             f"the ids of {len(matches)} passages begin with {hexadecimal}",
             "Give more digits of the id",
         )
-    raise _no_passage(hexadecimal, head)
+    raise _no_passage_error(hexadecimal, head)
 
 
-def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
+def _no_passage_error(hexadecimal: str, head: Snapshot | None) -> NotFound:
     return NotFound(
         f"There is no passage {hexadecimal}",
         f"version {head.version.id if head else 0} has no passage with this id",
@@ -69,24 +69,24 @@ def read_passage(
     connection: Connection, head: Snapshot | None, hexadecimal: str
 ) -> tuple[Passage, list[Place]]:
     """Read a passage and its visible places. Raises NotFound or BadRequest."""
-    entry = passage_row_of(head, hexadecimal)
+    entry = find_passage_row(head, hexadecimal)
     assert head is not None
-    id_ = _id(head, entry)
-    passage = known_passages(connection, [id_]).get(id_)
+    id_ = _split_id(head, entry)
+    passage = read_passages(connection, [id_]).get(id_)
     if passage is None:  # a purge removed the passage, but the graph in memory still has it
-        raise _no_passage(hexadecimal, head)
-    return passage, places_at(connection, head.version.id, [id_], head.hidden).get(id_, [])
+        raise _no_passage_error(hexadecimal, head)
+    return passage, read_places(connection, head.version.id, [id_], head.hidden).get(id_, [])
 
 
-def passage_answer(
+def answer_passage(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
 ) -> PassageAnswer:
     """Describe a passage, its places and its questions. Raises NotFound or BadRequest."""
-    entry = passage_row_of(head, hexadecimal)
+    entry = find_passage_row(head, hexadecimal)
     assert head is not None
-    id_, version = _id(head, entry), head.version.id
+    id_, version = _split_id(head, entry), head.version.id
     passage, places = read_passage(connection, head, hexadecimal)
-    questions = questions_at(connection, version, id_)
+    questions = read_questions(connection, version, id_)
     return {
         "version": version,
         "degraded": list(degraded),
@@ -98,7 +98,7 @@ def passage_answer(
     }
 
 
-def documents_answer(
+def answer_documents(
     connection: Connection,
     head: Snapshot | None,
     request: DocumentsRequest,
@@ -107,10 +107,10 @@ def documents_answer(
     """Return a page of the list of documents. Its `next` is the `after` of the following page, or
     None on the last page."""
     documents = (
-        documents_after(
+        list_documents_after(
             connection,
             head.version.id,
-            _key(request.after),
+            _split_after(request.after),
             request.limit + 1,
             source=request.source,
             under=request.under.rstrip("/") if request.under else None,
@@ -136,7 +136,7 @@ def documents_answer(
     }
 
 
-def _key(after: str | None) -> tuple[str, str]:
+def _split_after(after: str | None) -> tuple[str, str]:
     """Split the parameter `after` into source and path. A source's name contains no slash. If
     `after` is None, the result sorts before all documents."""
     if after is None:
@@ -145,34 +145,36 @@ def _key(after: str | None) -> tuple[str, str]:
     return source, path
 
 
-def document_answer(
+def answer_document(
     connection: Connection, head: Snapshot | None, request: DocumentRequest, degraded: Sequence[str]
 ) -> DocumentAnswer:
     """Return the passages of a document, in reading order. Raises NotFound."""
     version = head.version.id if head else 0
     hidden = head is None or hides(head.hidden, request.source, request.document)
-    stored = None if hidden else document_at(connection, version, request.source, request.document)
+    stored = (
+        None if hidden else read_document(connection, version, request.source, request.document)
+    )
     if stored is None:
         raise NotFound(
             f"There is no document {request.document}",
             f"version {version} has no document with this path in the source {request.source!r}",
-            "Copy source and path from a search result" + _near(head, request),
+            "Copy source and path from a search result" + _suggest_similar_names(head, request),
         )
     _, occurrences = stored
     ids = {occurrence.passage for occurrence in occurrences}
-    passages = known_passages(connection, ids)
-    places = places_at(connection, version, ids, head.hidden if head else frozenset())
+    passages = read_passages(connection, ids)
+    places = read_places(connection, version, ids, head.hidden if head else frozenset())
     return {
         "version": version,
         "degraded": list(degraded),
         "source": request.source,
         "document": request.document,
-        "skipped": skipped_of_item(connection, request.source, request.document),
+        "skipped": read_skipped_of_item(connection, request.source, request.document),
         "passages": [
             format_placed(
                 occurrence.passage,
                 passages[occurrence.passage],
-                _beginning_with(
+                _put_first(
                     request.source,
                     request.document,
                     occurrence.first_line,
@@ -184,7 +186,7 @@ def document_answer(
     }
 
 
-def _near(head: Snapshot | None, request: DocumentRequest) -> str:
+def _suggest_similar_names(head: Snapshot | None, request: DocumentRequest) -> str:
     """Return the end of a message, which names documents of the source with similar names. Returns
     "" if there are none."""
     if head is None or request.source not in head.index.sources:
@@ -192,13 +194,15 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
     index, visible = head.index, head.statistics.visible.documents
     of_source = index.documents.source[: len(visible)] == index.sources.index(request.source)
     paths = [index.document_paths[row] for row in np.flatnonzero(visible & of_source).tolist()]
-    near = find_similar_names(request.document, paths)
-    return f"; similar: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
+    similar_names = find_similar_names(request.document, paths)
+    return (
+        f"; similar: {', '.join(f'{request.source}: {path}' for path in similar_names)}"
+        if similar_names
+        else ""
+    )
 
 
-def _beginning_with(
-    source: str, document: str, first_line: int, places: Sequence[Place]
-) -> list[Place]:
+def _put_first(source: str, document: str, first_line: int, places: Sequence[Place]) -> list[Place]:
     """Reorder the places so that the given place is the first."""
     first_place = (source, document, first_line)
     return sorted(
@@ -206,57 +210,59 @@ def _beginning_with(
     )
 
 
-def neighbours_answer(
+def answer_neighbours(
     connection: Connection,
     head: Snapshot | None,
     request: NeighboursRequest,
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
     """Return the passages near a passage in the graph, nearest first. Raises NotFound."""
-    start = passage_row_of(head, request.id)
+    start = find_passage_row(head, request.id)
     assert head is not None
     neighbours = find_surroundings(head, start, request.hops, request.limit)
-    shown = _answer_to_show(connection, head, neighbours.distance, neighbours.joints)
+    shown = _read_answer_to_show(connection, head, neighbours.distance, neighbours.joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
-        "passages": _passages(head, shown, neighbours),
+        "passages": _format_passages(head, shown, neighbours),
         "edges": [
-            _edge(head, shown, joint)
+            _format_edge(head, shown, joint)
             for joint in neighbours.joints
             if _is_there(head, shown, joint)
         ],
     }
 
 
-def paths_answer(
+def answer_paths(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
     """Return the paths from one passage to another, shortest first. Raises NotFound."""
-    ends = passage_row_of(head, request.start), passage_row_of(head, request.end)
+    ends = find_passage_row(head, request.start), find_passage_row(head, request.end)
     assert head is not None
     found_paths = find_paths(head, *ends, request.max_hops, request.limit)
     joints = [joint for path in found_paths for joint in path]
-    passed = {end for joint in joints for end in (joint.start, joint.end)}
-    shown = _answer_to_show(connection, head, passed, joints)
+    path_rows = {end for joint in joints for end in (joint.start, joint.end)}
+    shown = _read_answer_to_show(connection, head, path_rows, joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
         "paths": [
-            [_path_hop(head, shown, joint) for joint in path]
+            [_format_path_hop(head, shown, joint) for joint in path]
             for path in found_paths
             if all(_is_there(head, shown, joint) for joint in path)
         ],
     }
 
 
-def _passages(head: Snapshot, shown: Answer, neighbourhood: Surroundings) -> list[NearPassage]:
+def _format_passages(
+    head: Snapshot, shown: Answer, neighbourhood: Surroundings
+) -> list[NearPassage]:
     found_near = list[NearPassage]()
     for position, distance in neighbourhood.distance.items():
-        id_ = _id(head, position)
+        id_ = _split_id(head, position)
         if passage := shown.passages.get(id_):
             whole = format_placed(id_, passage, shown.places.get(id_, ()))
-            near: NearPassage = {
+            near_passage: NearPassage = {
                 "id": whole["id"],
                 "heading": whole["heading"],
                 "source": whole["source"],
@@ -265,9 +271,9 @@ def _passages(head: Snapshot, shown: Answer, neighbourhood: Surroundings) -> lis
                 "start": start_of(passage.text),
                 "distance": distance,
             }
-            if name := mail_name(whole["origin"], whole["heading"]):
-                near["document_name"] = name
-            found_near.append(near)
+            if name := format_mail_name(whole["origin"], whole["heading"]):
+                near_passage["document_name"] = name
+            found_near.append(near_passage)
     return found_near
 
 
@@ -276,12 +282,12 @@ def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
 
     A purge may have removed the passage before the index in memory is updated.
     """
-    return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
+    return {_split_id(head, joint.start), _split_id(head, joint.end)} <= shown.passages.keys()
 
 
-def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
-    hop = _path_hop(head, shown, joint)
-    hop_ends = _id(head, joint.end), _id(head, joint.start)
+def _format_edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
+    hop = _format_path_hop(head, shown, joint)
+    hop_ends = _split_id(head, joint.end), _split_id(head, joint.start)
     edge: NearEdge = {
         "from": hop["from"]["id"],
         "to": hop["to"]["id"],
@@ -294,32 +300,32 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
     return edge
 
 
-def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
+def _format_path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     """Format a hop like a hop of a search result. The hop's share is 0, because paths are found
     without scores."""
-    ends = _id(head, joint.start), _id(head, joint.end)
+    ends = _split_id(head, joint.start), _split_id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
     return {**format_hop(shown, hop), "similarity": similarity}
 
 
-def _answer_to_show(
+def _read_answer_to_show(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
     """Read texts and places, and return them as an Answer without a ranking."""
-    ids = {_id(head, position) for position in positions}
+    ids = {_split_id(head, position) for position in positions}
     questions = [joint.question for joint in joints]
     return Answer(
         version=head.version.id,
         question="",
         search=Search("hop"),
         ranked=(),
-        passages=known_passages(connection, ids),
-        places=places_at(connection, head.version.id, ids, head.hidden),
-        questions=question_texts(connection, questions, ids),
+        passages=read_passages(connection, ids),
+        places=read_places(connection, head.version.id, ids, head.hidden),
+        questions=read_question_texts(connection, questions, ids),
         snapshot=head,
     )
 
 
-def _id(head: Snapshot, entry: int) -> PassageId:
+def _split_id(head: Snapshot, entry: int) -> PassageId:
     return PassageId(int(head.passage_ids[entry]))

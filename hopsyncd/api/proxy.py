@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from hopsyncd.api.failures import failure_body
+from hopsyncd.api.failures import make_failure_body
 
 
 class BehindProxy:
@@ -46,5 +46,5 @@ class BehindProxy:
         else:
             await self._by_proxy(scope, receive, send)  # type: ignore[arg-type]
             return
-        body = failure_body("forbidden", f"The request was refused: {why}", hint)
+        body = make_failure_body("forbidden", f"The request was refused: {why}", hint)
         await JSONResponse(body, 403)(scope, receive, send)

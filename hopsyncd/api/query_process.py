@@ -38,8 +38,8 @@ from store.exceptions import NoSuchVersion
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
 from store.space import release_memory
-from store.transactions import rewrites, snapshot
-from store.versions import head, version
+from store.transactions import count_rewrites, snapshot
+from store.versions import read_head, read_version
 from store.visibility import Mask
 
 _QUIET_S = 1.0  # after this time without a message, a worker frees memory
@@ -149,11 +149,11 @@ class _Copy:
     def __init__(self, settings: WorkerSettings, wants: Callable[[Wanted], Any]) -> None:
         self._connection = open_reader(settings.database)
         with snapshot(self._connection):
-            newest = head(self._connection)
+            newest = read_head(self._connection)
             if newest is None:
                 raise _Outdated
             generation = get_generation(self._connection, newest.generation)
-            self._rewrites = rewrites(self._connection)
+            self._rewrites = count_rewrites(self._connection)
             self._saved = SavedIndex(settings.index, is_owned=False, trusted=settings.checked)
             self._index = self._saved.load(self._connection, generation, newest.id)
         self._generation = generation
@@ -182,7 +182,7 @@ class _Copy:
             if number <= self.version:
                 return
             try:
-                newest = version(self._connection, number)
+                newest = read_version(self._connection, number)
                 if get_generation(self._connection, newest.generation).encoder != self._models.name:
                     raise _Outdated
                 if self._saved.is_renewed(self._index):
@@ -250,7 +250,7 @@ class _Copy:
 
     def _check(self) -> None:
         """Raise _Outdated after a purge or a rebuild, which the change feed does not report."""
-        if rewrites(self._connection) != self._rewrites:
+        if count_rewrites(self._connection) != self._rewrites:
             raise _Outdated
 
     def _publish(self, newest: Version) -> None:

@@ -80,7 +80,9 @@ class _Worker:
         self.pipe.close()
 
 
-def worker_version(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
+def choose_worker_version(
+    search: Search, at: str, newest: int, *, reranks: bool = False
+) -> int | None:
     """Return the version at which a worker can answer this query, or None if no worker can.
 
     `reranks` says whether `hop` ends with the reranker, which workers do not have.
@@ -92,7 +94,7 @@ def worker_version(search: Search, at: str, newest: int, *, reranks: bool = Fals
     return number if plain and 0 < number <= newest else None
 
 
-def query_workers(config: Config, saved: SavedIndex) -> "QueryWorkers":
+def make_query_workers(config: Config, saved: SavedIndex) -> "QueryWorkers":
     """Create the query workers of a daemon. Starts no workers if the database is on a server."""
     is_file = isinstance(config.database, Path)
     # Absolute, because a worker has another working directory.
@@ -239,7 +241,7 @@ class QueryWorkers:
             self._workers.remove(worker)
             self._changed.notify_all()
         worker.end()
-        log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
+        log.warning("a query worker ended", pid=worker.process.pid, why=_describe_error(error))
 
     def _update_in_background(self, number: int) -> None:
         """Start to update the workers to version `number` in the background.
@@ -294,11 +296,11 @@ class QueryWorkers:
             with self._restarts.attempt():
                 worker = _start_worker(replace(self._settings, checked=self._find_checked()))
         except (OSError, EOFError) as error:
-            log.warning("a query worker cannot be started", why=_why(error))
+            log.warning("a query worker cannot be started", why=_describe_error(error))
             if self._restarts.are_given_up:
                 log.error(
                     "only the daemon's process answers queries, because no query worker starts",
-                    why=_why(error),
+                    why=_describe_error(error),
                 )
                 with self._changed:
                     self._count = 0
@@ -312,7 +314,7 @@ class QueryWorkers:
         worker.end()
 
 
-def _why(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error) or "the worker's process has ended"
 
 

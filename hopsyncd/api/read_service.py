@@ -7,16 +7,16 @@ from typing import TypeVar
 
 from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.failures import failure_body, failure_of
+from hopsyncd.api.failures import make_failure, make_failure_body
 from hopsyncd.api.passages import (
-    document_answer,
-    documents_answer,
-    neighbours_answer,
-    passage_answer,
-    paths_answer,
+    answer_document,
+    answer_documents,
+    answer_neighbours,
+    answer_passage,
+    answer_paths,
 )
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted
-from hopsyncd.api.query_workers import worker_version
+from hopsyncd.api.query_workers import choose_worker_version
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -36,9 +36,9 @@ from hopsyncd.api.serving import (
 from hopsyncd.api.version_log import (
     count_visible,
     diff_answer,
-    logged_version,
-    restricted_diff,
-    version_about,
+    format_logged_version,
+    restrict_diff,
+    summarise_version,
 )
 from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import LlmConfig
@@ -69,10 +69,9 @@ from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import Answer, format_answer
 from hopsyncd.retrieve.visible_sources import Acl
 from store.exceptions import NoSuchVersion
-from store.history import VisibleCounts, resolve, visible_entry
+from store.history import VisibleCounts, read_log, resolve, restrict_entry
 from store.history import diff as history_diff
-from store.history import log as history_log
-from store.sources import source_names
+from store.sources import read_source_names
 from store.transactions import snapshot
 from store.visibility import Mask
 
@@ -168,7 +167,7 @@ class ReadService:
         self._parts.metrics.note_query(search.strategy, time.perf_counter() - began_s)
         return {
             **answer,
-            "degraded": [*self._parts.freshness.reasons(acl, behind), *answer["degraded"]],
+            "degraded": [*self._parts.freshness.list_reasons(acl, behind), *answer["degraded"]],
         }
 
     def _answer_by_worker(
@@ -186,7 +185,7 @@ class ReadService:
         process."""
         engine, models = state.engine, state.models
         newest = engine.head.version.id if engine.head else 0
-        number = worker_version(search, at, newest, reranks=engine.settings.rerank)
+        number = choose_worker_version(search, at, newest, reranks=engine.settings.rerank)
         if number is None:
             return answer_here()
         # Encode before taking a worker, which would otherwise be idle meanwhile.
@@ -213,18 +212,20 @@ class ReadService:
                     for index, query in queries.items():
                         answers[index] = self._answer_or_failure(query, pinned, caller, listener)
             except NoSuchVersion as error:
-                answers |= dict.fromkeys(queries, failure_of(error)[1])
+                answers |= dict.fromkeys(queries, make_failure(error)[1])
         return {"answers": [answers[index] for index in sorted(answers)]}
 
     def _answer_or_failure(
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
     ) -> QueryAnswer | Failed:
         if listener.is_gone:
-            return failure_body("client_gone", "The client disconnected", "Send the request again")
+            return make_failure_body(
+                "client_gone", "The client disconnected", "Send the request again"
+            )
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)
         except REPORTABLE as error:
-            return failure_of(error)[1]
+            return make_failure(error)[1]
 
     @endpoint("POST", "/v1/ask", "read", streams=True)
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
@@ -248,7 +249,7 @@ class ReadService:
 
         def on_found(answer: Answer) -> None:
             searched.append(answer)
-            listener.note_found(_sources_of(answer), len(answer.ranked))
+            listener.note_found(_list_sources(answer), len(answer.ranked))
             by = "llm" if by_llm else "extractive"
             listener.tell("progress", stage="answer", passages=len(answer.ranked), by=by)
 
@@ -285,15 +286,15 @@ class ReadService:
         self._parts.metrics.count_question()
         return {
             **answer,
-            "degraded": [*self._parts.freshness.reasons(acl, behind), *answer["degraded"]],
+            "degraded": [*self._parts.freshness.list_reasons(acl, behind), *answer["degraded"]],
         }
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
         """A passage, and the questions that it answers and raises."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return passage_answer(
-                connection, head, request.id, self._parts.freshness.reasons(caller.acl)
+            return answer_passage(
+                connection, head, request.id, self._parts.freshness.list_reasons(caller.acl)
             )
 
     @endpoint("GET", "/v1/documents", "read")
@@ -308,52 +309,54 @@ class ReadService:
                 "`hopsyncd sources` lists the names",
             )
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return documents_answer(
-                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            return answer_documents(
+                connection, head, request, self._parts.freshness.list_reasons(caller.acl)
             )
 
     @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
         """The passages of a document, in reading order."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return document_answer(
-                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            return answer_document(
+                connection, head, request, self._parts.freshness.list_reasons(caller.acl)
             )
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
         """The passages near a passage in the graph, nearest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return neighbours_answer(
-                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            return answer_neighbours(
+                connection, head, request, self._parts.freshness.list_reasons(caller.acl)
             )
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
         """The paths from one passage to another, shortest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return paths_answer(
-                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            return answer_paths(
+                connection, head, request, self._parts.freshness.list_reasons(caller.acl)
             )
 
     @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         """Versions, newest first."""
-        with snapshot(connection := self._parts.reader.connection()):
-            hidden = caller.acl.hidden_among(source_names(connection).values())
-            entries = history_log(connection, request.limit, request.before)
+        with snapshot(connection := self._parts.reader.get_connection()):
+            hidden = caller.acl.hidden_among(read_source_names(connection).values())
+            entries = read_log(connection, request.limit, request.before)
             if hidden:
                 index = self._parts.state.config.index
                 budget = partial(compute_edge_budget, factor=index.edge_budget_factor)
                 count = partial(self._count_visible, hidden)
                 entries = [
-                    visible_entry(connection, entry, hidden, budget, count) for entry in entries
+                    restrict_entry(connection, entry, hidden, budget, count) for entry in entries
                 ]
             return {
                 "version": self._parts.state.version,
-                "degraded": self._parts.freshness.reasons(caller.acl),
+                "degraded": self._parts.freshness.list_reasons(caller.acl),
                 "versions": [
-                    logged_version(entry, version_about(connection, entry.version.id, hidden))
+                    format_logged_version(
+                        entry, summarise_version(connection, entry.version.id, hidden)
+                    )
                     for entry in entries
                 ],
             }
@@ -367,9 +370,9 @@ class ReadService:
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
         """Compare two versions."""
-        with snapshot(connection := self._parts.reader.connection()):
+        with snapshot(connection := self._parts.reader.get_connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
-            hidden = caller.acl.hidden_among(source_names(connection).values())
+            hidden = caller.acl.hidden_among(read_source_names(connection).values())
             changes = history_diff(connection, *ends, hidden)
             if not hidden:
                 head = self._parts.state.engine.head
@@ -379,9 +382,9 @@ class ReadService:
             pass
         with self._parts.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both versions exist, so both have snapshots
-            visible, index = restricted_diff(changes, before, after), after.index
+            visible, index = restrict_diff(changes, before, after), after.index
             return diff_answer(connection, *ends, visible, request.limit, request.graph, index)
 
 
-def _sources_of(answer: Answer) -> set[str]:
+def _list_sources(answer: Answer) -> set[str]:
     return {place.source for hit in answer.ranked for place in answer.places[hit.passage]}

@@ -48,14 +48,14 @@ def _check_port(address: str | None) -> str | None:
     return address
 
 
-def host_of(address: str) -> str:
+def get_host(address: str) -> str:
     """Return the scheme, host and port of a URL, without its user, path and query, which may be
     secrets."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _digits(value: object) -> object:
+def _require_digits(value: object) -> object:
     """Accept only digits, because pydantic also reads ` 1_0 ` as a number."""
     if not isinstance(value, str):
         return value
@@ -66,7 +66,7 @@ def _digits(value: object) -> object:
     return value
 
 
-def _true_or_false(value: object) -> object:
+def _require_boolean(value: object) -> object:
     """Accept only JSON's true and false, because pydantic also reads `yes` as true."""
     if isinstance(value, str) and value not in ("true", "false"):
         raise ValueError(f"{value[:_MAX_DIGITS]!r} is neither true nor false")
@@ -75,8 +75,8 @@ def _true_or_false(value: object) -> object:
 
 At = Annotated[str, Field(min_length=1, max_length=200)]
 SourceName = Annotated[str, Field(min_length=1, max_length=200)]
-Digits = BeforeValidator(_digits)
-TrueOrFalse = BeforeValidator(_true_or_false)
+Digits = BeforeValidator(_require_digits)
+TrueOrFalse = BeforeValidator(_require_boolean)
 Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
 DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
@@ -267,22 +267,22 @@ class RebuildRequest(_Body):
     dry_run: bool = False
 
 
-def _program_alone(arguments: tuple[str, ...]) -> list[str]:
+def _keep_program(arguments: tuple[str, ...]) -> list[str]:
     return list(arguments[:1])
 
 
-def _host_alone(address: str | None) -> str | None:
-    return address and host_of(address)
+def _keep_host(address: str | None) -> str | None:
+    return address and get_host(address)
 
 
 # Serialized for the audit log without arguments, paths and queries, which often contain tokens.
 Program = Annotated[
-    tuple[Argument, ...], Field(max_length=100, strict=False), PlainSerializer(_program_alone)
+    tuple[Argument, ...], Field(max_length=100, strict=False), PlainSerializer(_keep_program)
 ]
 WebhookUrl = Annotated[
     str | None, Field(max_length=2000, pattern=LOOPBACK_URL), AfterValidator(_check_port)
 ]
-Webhook = Annotated[WebhookUrl, PlainSerializer(_host_alone)]
+Webhook = Annotated[WebhookUrl, PlainSerializer(_keep_host)]
 
 
 class WatchRequest(_Body):

@@ -29,15 +29,15 @@ from hopsyncd.api.connection import (
     ClientConnection,
     Connections,
     Timeouts,
-    connections_within,
+    limit_connections,
     raise_descriptor_limit,
 )
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.supervisor import Supervisor, inherited_socket
-from hopsyncd.api.tls import Handshakes, ServerTls, TlsStart, server_tls
+from hopsyncd.api.supervisor import Supervisor, get_inherited_socket
+from hopsyncd.api.tls import Handshakes, ServerTls, TlsStart, load_server_tls
 from hopsyncd.api.tokens import warn_of_former_files
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.values import LimitsConfig, any_host_and_port, group_id
+from hopsyncd.config.values import LimitsConfig, look_up_group_id, split_address
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 from hopsyncd.index.throttle import shorten_switch_interval
 
@@ -75,7 +75,7 @@ def bind_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]
             f"the socket's path is longer than {_MAX_PATH_BYTES} bytes",
             "Set daemon.socket to a shorter path",
         )
-    _own_folder(path.parent, group)
+    _prepare_folder(path.parent, group)
     with _lock(path):
         _clear_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -103,7 +103,7 @@ def bind_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]
             _remove_ours(path, bound)
 
 
-def _own_folder(folder: Path, group: int | None) -> None:
+def _prepare_folder(folder: Path, group: int | None) -> None:
     """Create the folder, or check that only this user owns it and only the group may enter it."""
     try:
         if not folder.exists():
@@ -171,11 +171,11 @@ def _lock(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _already_running(path) from error
+            raise _already_running_error(path) from error
         yield
 
 
-def _already_running(path: Path) -> AlreadyRunning:
+def _already_running_error(path: Path) -> AlreadyRunning:
     return AlreadyRunning(
         f"Cannot serve on {path}",
         "another hopsyncd daemon already listens on this socket",
@@ -211,7 +211,7 @@ def _clear_stale(path: Path) -> None:
                 f"the check whether another program uses the socket failed ({error})",
                 "Stop the program that uses the socket, or set daemon.socket to another path",
             ) from error
-    raise _already_running(path)
+    raise _already_running_error(path)
 
 
 def _remove_ours(path: Path, bound: os.stat_result) -> None:
@@ -296,7 +296,7 @@ class _Server(uvicorn.Server):
             listener.listen(_WAITING)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._supervisor.stopping()
+        self._supervisor.report_stopping()
         await asyncio.to_thread(self._end_work)
         await super().shutdown(sockets)
 
@@ -318,14 +318,14 @@ def end_at_signals(server: uvicorn.Server) -> None:
 
 def open_listeners(stack: ExitStack, config: Config) -> Listeners:
     """Open the configured sockets. The stack closes them."""
-    listener = inherited_socket(config.daemon.socket)
+    listener = get_inherited_socket(config.daemon.socket)
     if listener is None:
-        group = group_id(config.access.group) if config.access.group else None
+        group = look_up_group_id(config.access.group) if config.access.group else None
         with _signals_after():
             listener = stack.enter_context(bind_socket(config.daemon.socket, group))
     listeners, secured = [listener], list[socket.socket]()
     warn_of_former_files(config)
-    tls = server_tls(config)
+    tls = load_server_tls(config)
     if config.access.listen and config.access.listen == config.web.listen:
         raise SocketRefused(
             f"Cannot listen on {config.web.listen}",
@@ -338,7 +338,7 @@ def open_listeners(stack: ExitStack, config: Config) -> Listeners:
     ):
         if address:
             hint = f"Set {key} to another port, or remove the setting"
-            bound = stack.enter_context(bind_address(*any_host_and_port(address), hint))
+            bound = stack.enter_context(bind_address(*split_address(address), hint))
             (secured if tls and key == "access.listen" else listeners).append(bound)
     return Listeners(listeners, secured, tls)
 
@@ -359,35 +359,40 @@ def serve(
     """
     shorten_switch_interval()
     server = _Server(
-        _limit_server(app, limits, load), end_work, supervisor, status, listeners, limits.header_s
+        _make_server_config(app, limits, load),
+        end_work,
+        supervisor,
+        status,
+        listeners,
+        limits.header_s,
     )
     server.should_exit = supervisor.ended
     end_at_signals(server)
     server.run(sockets=[*listeners.plain])
 
 
-def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
+def make_loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
     """Create a second server beside the daemon's, with the same limits. Signals end it too."""
-    server = uvicorn.Server(_limit_server(app, limits, Load(), "auto"))
+    server = uvicorn.Server(_make_server_config(app, limits, Load(), "auto"))
     end_at_signals(server)
     return server
 
 
-def _limit_server(
+def _make_server_config(
     app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["auto", "off"] = "off"
 ) -> uvicorn.Config:
     # uvicorn logs a warning for each request that is not HTTP, which could flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    most = connections_within(limits.connections, raise_descriptor_limit())
-    if most < limits.connections:
+    limit = limit_connections(limits.connections, raise_descriptor_limit())
+    if limit < limits.connections:
         log.warning(
             "fewer connections than limits.connections are accepted, because the limit of open"
             " files is too low. Raise the limit with `ulimit -n 4096`, or LimitNOFILE= in the unit",
-            connections=most,
+            connections=limit,
         )
     connection = partial(
         ClientConnection,
-        connections=Connections(most, load),
+        connections=Connections(limit, load),
         timeouts=Timeouts(limits.header_s, limits.body_s),
     )
     return uvicorn.Config(

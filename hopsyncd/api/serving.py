@@ -35,8 +35,8 @@ from store.copying import LocalCopy
 from store.exceptions import DatabaseGone, StoreError
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
-from store.sources import access_rules, source_names
-from store.versions import head
+from store.sources import read_access_rules, read_source_names
+from store.versions import read_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ def make_engine(
         WriterState(lambda: worker.busy, worker.is_awaited),
         config.daemon.data_dir / INDEX_NAME,
     )
-    engine.expect(rules.masks())
+    engine.expect(rules.list_masks())
     return engine
 
 
-def usage_of_sync(config: Config) -> Usage:
+def make_sync_usage(config: Config) -> Usage:
     return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 
@@ -115,7 +115,7 @@ class Serving:
             before, self._state = self._state, replace(self._state, **changes)
             state = self._state
         if state.access != before.access:
-            state.engine.expect(state.access.masks())
+            state.engine.expect(state.access.list_masks())
 
     def wake_models(self) -> None:
         """Start models that ended while idle, because they will soon be needed."""
@@ -141,7 +141,7 @@ class SourceNames:
     def list_known(self, connection: Connection) -> set[str]:
         """List the names of all configured or stored sources."""
         configured = {source.name for source in self._serving.state.config.sources}
-        return configured | {*source_names(connection).values()}
+        return configured | {*read_source_names(connection).values()}
 
     def list_visible(self, acl: Acl = EVERYTHING) -> set[str]:
         """List the names of all configured or stored sources that `acl` permits."""
@@ -156,7 +156,7 @@ class RecordReader:
         self._database = database
         self._local = threading.local()
 
-    def connection(self) -> Connection:
+    def get_connection(self) -> Connection:
         """This thread's connection, which is opened at the first use."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
@@ -181,7 +181,7 @@ class Freshness:
         """Whether changes were noticed that the served version does not contain yet."""
         return self._worker.pending
 
-    def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
+    def list_reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
         """List the reasons why an answer may be out of date; empty if no reason is known.
 
         `was_behind` is the value of `is_behind` when the answer was begun. Sources that `acl` hides
@@ -203,7 +203,7 @@ class Freshness:
                 f" has {state.models.encoder.name}, so results may be out of date: set [models]"
                 " of this daemon as in the other daemons, then run `hopsyncd reload`"
             )
-        elif error := self.error():
+        elif error := self.explain_error():
             why = "" if acl.visible is not None else f": {error}"
             waits = self._worker.waits_for_encoder
             what = "indexing waits for the encoder" if waits else "the last sync failed"
@@ -218,7 +218,7 @@ class Freshness:
         ]
         return reasons
 
-    def error(self) -> str | None:
+    def explain_error(self) -> str | None:
         """Explain why the last sync failed, or why the next sync will fail."""
         try:
             self.require_database()
@@ -242,14 +242,14 @@ class Publisher:
     _serving: Serving
     _follower: Follower | None
     _watched: WatchedQuestions
-    _engine_of: Callable[[Config, Models, AccessRules], Engine]
+    _make_engine: Callable[[Config, Models, AccessRules], Engine]
     stored: threading.Event = field(default_factory=threading.Event)
 
     @property
     def generation(self) -> GenerationConfig:
         return self._serving.state.models.maker.generation
 
-    def generation_for(self, name: str) -> GenerationConfig:
+    def get_generation(self, name: str) -> GenerationConfig:
         """Return the settings of the models that answer queries at versions of the generation
         `name`."""
         return self._serving.state.models.for_generation(name).maker.generation
@@ -263,7 +263,7 @@ class Publisher:
         models = state.models.for_generation(generation)
         if snapshot and models is not state.models:
             # Running requests keep their engine.
-            engine = self._engine_of(state.config, models, state.access)
+            engine = self._make_engine(state.config, models, state.access)
             engine.publish(snapshot)
             self._serving.change(models=models, engine=engine)
         elif snapshot:
@@ -273,11 +273,11 @@ class Publisher:
     def learn_access(self, connection: Connection) -> None:
         """Apply the access rules of the database and of the configuration from now on."""
         config = self._serving.state.config
-        self._serving.change(access=AccessRules.from_config(config, access_rules(connection)))
+        self._serving.change(access=AccessRules.from_config(config, read_access_rules(connection)))
 
     def publish_stored(self, connection: Connection, writer: VersionWriter) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""
-        newest = head(connection)
+        newest = read_head(connection)
         if (
             newest
             and get_generation(connection, newest.generation).encoder == self.generation.encoder
@@ -298,7 +298,7 @@ class Publisher:
         endpoint = self._serving.state.models.endpoint
         if endpoint and "llm_calls" in version.counters:
             try:
-                endpoint.ledger.attribute(version.id, "questions")
+                endpoint.ledger.assign_version(version.id, "questions")
             except StoreError as error:
                 log.warning("cannot record the LLM calls of the version", why=str(error))
         writer.keep_index_if_due()

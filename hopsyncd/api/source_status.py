@@ -7,15 +7,15 @@ from typing import Literal
 import numpy as np
 
 from hopsyncd.api.access_rules import AccessRules
-from hopsyncd.api.version_log import time_text
+from hopsyncd.api.version_log import format_time
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.watch import WatchStatus
 from hopsyncd.responses.daemon_state import FolderRightsStatus, SourceRights, SourceStatus
 from store.contract import Connection
-from store.sources import SourceRow, count_pins, count_problems, counts_in
-from store.visibility import Mask, partly_hidden
+from store.sources import SourceRow, count_pins, count_problems, parse_counts
+from store.visibility import Mask, list_partly_hidden
 
 
 def describe_source(
@@ -42,18 +42,18 @@ def describe_source(
         "documents": row.documents,
         "problems": row.problems,
         "pinned": row.pinned,
-        "scanned": time_text(row.scanned_ms),
-        "next": time_text(next_ms if configured else None),
+        "scanned": format_time(row.scanned_ms),
+        "next": format_time(next_ms if configured else None),
         "problem": row.problem,
         "hint": row.hint,
-        "left_out": counts_in(row.left_out),
+        "left_out": parse_counts(row.left_out),
         "watching": bool(watch and watch.watching),
         "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
         "rights": rights,
     }
 
 
-def watch_as_seen(watch: WatchStatus | None, is_whole: bool) -> WatchStatus | None:
+def restrict_watch_status(watch: WatchStatus | None, is_whole: bool) -> WatchStatus | None:
     """Return the state of a source's watch for a caller.
 
     Only a caller who may see the whole source (`is_whole`) gets its message, which may name
@@ -69,7 +69,7 @@ def restrict_source(
     Counts include only these folders. Messages of scans are left out, because they may name other
     folders. `head` is the version as the caller sees it.
     """
-    if row.name not in partly_hidden(hidden):
+    if row.name not in list_partly_hidden(hidden):
         return row
     return replace(
         row,
@@ -94,7 +94,7 @@ def list_rights(
     sources: Collection[SourceConfig], head: Snapshot | None, access: AccessRules
 ) -> dict[str, SourceRights]:
     """List the access rules of each source and its folders, with each rule's document count."""
-    kept_closed = access.closed_by_record(sources)
+    kept_closed = access.list_closed_by_record(sources)
     return {
         source.name: {
             "visible_to": list(source.visible_to) or [MEMBERS],

@@ -14,10 +14,15 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.serving import DaemonParts
-from hopsyncd.api.source_status import describe_source, list_rights, restrict_source, watch_as_seen
+from hopsyncd.api.source_status import (
+    describe_source,
+    list_rights,
+    restrict_source,
+    restrict_watch_status,
+)
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.tokens import Right
-from hopsyncd.api.version_log import moment_text, time_text
+from hopsyncd.api.version_log import format_moment, format_time
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
@@ -49,13 +54,13 @@ from hopsyncd.responses.daemon_state import (
     UnavailableReader,
 )
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
-from store.content import counters
+from store.content import read_counters
 from store.contract import Connection
 from store.exceptions import StoreError
-from store.open_database import displayed_url, fresh_database, stored_bytes, unreadable_file
-from store.operational import JobRow, all_jobs, count_quarantined, waiting_by_reason
-from store.purge import pending_purges
-from store.sources import all_sources, item_problems, skipped_by_kind
+from store.open_database import format_place, measure_database, open_fresh_database, unreadable_file
+from store.operational import JobRow, count_quarantined, count_waiting_by_reason, read_jobs
+from store.purge import list_pending_purges
+from store.sources import count_skipped_by_kind, list_item_problems, list_sources
 from store.transactions import snapshot
 from store.visibility import Mask
 
@@ -69,7 +74,7 @@ MAX_PROBLEMS = 100  # in one answer, for all sources together
 _KEEP_COUNTS_MS, _MOST_COUNTS = 2_000, 100
 
 
-def now_ms() -> int:
+def read_clock_ms() -> int:
     """Return the Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
@@ -87,7 +92,7 @@ class StatusService:
     _load: Load
     _backups: Backups
     _tls: ServerTls | None = None
-    _started_ms: int = field(default_factory=now_ms)
+    _started_ms: int = field(default_factory=read_clock_ms)
     _requests: Requests = field(default_factory=Requests)
     _skipped_at: dict[Mask, tuple[int, list[SkippedParts]]] = field(default_factory=dict)
 
@@ -97,23 +102,28 @@ class StatusService:
         writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("write")
         rights = sorted(right for right in get_args(Right) if caller.may(right))
         return {
-            **self._status_for(caller.acl),
+            **self._describe_status_for(caller.acl),
             "notes": writes_notes,
             "caller": {"user": caller.name, "role": caller.role, "rights": rights},
         }
 
-    def _status_for(self, acl: Acl) -> StatusAnswer:
-        return self._describe(lambda connection, error: self._status(connection, acl, error))
+    def _describe_status_for(self, acl: Acl) -> StatusAnswer:
+        return self._describe(
+            lambda connection, error: self._describe_status(connection, acl, error)
+        )
 
     def _describe(self, describe: Callable[[Connection, str | None], _Answer]) -> _Answer:
         """Call `describe` with the database, or with an empty database and an error text if the
         database cannot be read."""
         try:
             database = self._parts.state.config.database
-            with unreadable_file(database), snapshot(connection := self._parts.reader.connection()):
+            with (
+                unreadable_file(database),
+                snapshot(connection := self._parts.reader.get_connection()),
+            ):
                 return describe(connection, None)
         except StoreError as error:
-            with closing(fresh_database()) as empty:
+            with closing(open_fresh_database()) as empty:
                 return describe(empty, str(error))
 
     def _find_hidden(self, connection: Connection, acl: Acl) -> tuple[Mask, Snapshot | None]:
@@ -126,7 +136,9 @@ class StatusService:
                 pass
         return hidden, head
 
-    def _status(self, connection: Connection, acl: Acl, trouble: str | None) -> StatusAnswer:
+    def _describe_status(
+        self, connection: Connection, acl: Acl, trouble: str | None
+    ) -> StatusAnswer:
         """Return the status, with the counts of the served version.
 
         A caller from whom sources are hidden gets no totals, and only admins get error texts,
@@ -138,43 +150,43 @@ class StatusService:
         hidden, head = self._find_hidden(connection, acl)
         whole, config = not hidden, state.config
         version = head.version if head else None
-        endpoint, error = state.models.endpoint, self._parts.freshness.error() or trouble
+        endpoint, error = state.models.endpoint, self._parts.freshness.explain_error() or trouble
         return {
             "version": version.id if version else 0,
-            "created": time_text(version.created_ms) if version else None,
+            "created": format_time(version.created_ms) if version else None,
             "documents": version.documents if version else 0,
             "passages": version.passages if version else 0,
             "edges": min(version.edge_budget, version.matches) if version else 0,
             "edge_budget": version.edge_budget if version else 0,
             "matches": version.matches if version else 0,
-            "degraded": self._parts.freshness.reasons(acl, pending),
+            "degraded": self._parts.freshness.list_reasons(acl, pending),
             "syncing": syncing,
             "pending": pending,
-            "progress": self._progress(acl),
+            "progress": self._measure_progress(acl),
             "error": error if acl.visible is None or not error else "the last sync failed",
             "sources": self._list_sources(connection, acl, hidden, head),
-            "problems": _problems(connection, hidden),
+            "problems": _list_problems(connection, hidden),
             "skipped": self._count_skipped(connection, hidden),
-            "unavailable_readers": self._unavailable_readers(),
-            "watch_problems": self._parts.watched.problems() if whole else [],
-            "purging": len(pending_purges(connection)) if whole else 0,
+            "unavailable_readers": self._list_unavailable_readers(),
+            "watch_problems": self._parts.watched.list_problems() if whole else [],
+            "purging": len(list_pending_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
-            "counters": self._counters(connection) if whole else {},
-            "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-            "models": _models_status(state.models, worker.switching if whole else None),
+            "counters": self._read_counters(connection) if whole else {},
+            "waiting": count_waiting_by_reason(connection, version.id) if version and whole else {},
+            "models": _describe_models(state.models, worker.switching if whole else None),
             "llm": endpoint.status() if endpoint and whole else None,
             "llm_answers": state.models.llm is not None,
             "notes": False,
-            "configuration": _configuration_status(state.reloaded, whole),
+            "configuration": _describe_configuration(state.reloaded, whole),
             "store": self._store_status(),
             "audit": self._audit_status(acl),
-            "backup": self._backup_status(connection, acl) if whole else None,
-            "database": displayed_url(config.database),
-            "database_bytes": stored_bytes(config.database, connection) if whole else None,
+            "backup": self._describe_backups(connection, acl) if whole else None,
+            "database": format_place(config.database),
+            "database_bytes": measure_database(config.database, connection) if whole else None,
             "socket": str(config.daemon.socket),
-            "listening": self._listening(config) if whole else None,
+            "listening": self._describe_listening(config) if whole else None,
             "pid": os.getpid(),
-            "started": moment_text(self._started_ms),
+            "started": format_moment(self._started_ms),
         }
 
     def _list_next_runs(self) -> dict[str, int]:
@@ -197,29 +209,29 @@ class StatusService:
                 restrict_source(connection, row, head, hidden),
                 row.name in names,
                 next_ms.get(name_scan_job(row.name)),
-                watch_as_seen(self._watchers.status(row.name), acl.shows_whole(row.name)),
+                restrict_watch_status(self._watchers.status(row.name), acl.shows_whole(row.name)),
                 rights.get(row.name),
             )
-            for row in all_sources(connection)
+            for row in list_sources(connection)
             if acl.shows(row.name) and (row.documents or row.name in names)
         ]
 
-    def _counters(self, connection: Connection) -> dict[str, int]:
-        return {**counters(connection), "queries": self._parts.metrics.questions}
+    def _read_counters(self, connection: Connection) -> dict[str, int]:
+        return {**read_counters(connection), "queries": self._parts.metrics.questions}
 
-    def _unavailable_readers(self) -> list[UnavailableReader]:
+    def _list_unavailable_readers(self) -> list[UnavailableReader]:
         return [
             {"media_type": kind, "why": reader.why, "hint": reader.hint}
             for kind, reader in sorted(dict(self._unavailable).items())
         ]
 
-    def _listening(self, config: Config) -> ListeningStatus | None:
+    def _describe_listening(self, config: Config) -> ListeningStatus | None:
         if not config.access.listen:
             return None
         tls = self._tls
         return {
             "address": config.access.listen,
-            "expires": moment_text(int(tls.certificate.expires_s * 1000)) if tls else None,
+            "expires": format_moment(int(tls.certificate.expires_s * 1000)) if tls else None,
             "problem": tls.problem if tls else None,
         }
 
@@ -235,36 +247,36 @@ class StatusService:
 
     def _audit_status(self, acl: Acl) -> AuditStatus:
         """Return the settings of the audit log. Only admins also get the number of lost lines."""
-        status = self._parts.audit.status()
+        status = self._parts.audit.describe_status()
         return status if acl.visible is None else {**status, "lost": 0, "problem": None}
 
-    def _backup_status(self, connection: Connection, acl: Acl) -> BackupStatus | None:
+    def _describe_backups(self, connection: Connection, acl: Acl) -> BackupStatus | None:
         folder = self._parts.state.config.backup.dir
         if folder is None:
             return None
-        row, newest = all_jobs(connection).get(BACKUP), self._backups.newest
+        row, newest = read_jobs(connection).get(BACKUP), self._backups.newest
         error = row.error if row else None
         return {
             "folder": str(folder),
             "kept": self._backups.kept,
             "newest": newest.name if newest else None,
-            "created": time_text(newest.manifest.created_ms if newest else None),
+            "created": format_time(newest.manifest.created_ms if newest else None),
             "version": newest.manifest.version if newest else None,
             "bytes": newest.manifest.bytes if newest else None,
             "running": self._backups.is_running,
-            "succeeded": time_text(row.succeeded_ms if row else None),
-            "next": time_text(self._list_next_runs().get(BACKUP)),
+            "succeeded": format_time(row.succeeded_ms if row else None),
+            "next": format_time(self._list_next_runs().get(BACKUP)),
             "error": error if acl.visible is None or not error else "the last backup failed",
         }
 
     def _count_skipped(self, connection: Connection, hidden: Mask) -> list[SkippedParts]:
         """Count the parts of documents that readers skipped. The counts are cached."""
-        now = now_ms()
+        now = read_clock_ms()
         counted_ms, counts = self._skipped_at.get(hidden, (0, []))
         if now - counted_ms > _KEEP_COUNTS_MS:
             counts = [
                 {"kind": kind, "parts": parts, "documents": documents}
-                for kind, parts, documents in skipped_by_kind(connection, hidden)
+                for kind, parts, documents in count_skipped_by_kind(connection, hidden)
             ]
             if len(self._skipped_at) > _MOST_COUNTS:
                 self._skipped_at.clear()
@@ -280,7 +292,7 @@ class StatusService:
             hidden, head = self._find_hidden(connection, acl)
             return {
                 "version": head.version.id if head else 0,
-                "degraded": self._parts.freshness.reasons(acl, pending),
+                "degraded": self._parts.freshness.list_reasons(acl, pending),
                 "sources": self._list_sources(connection, acl, hidden, head),
             }
 
@@ -295,7 +307,7 @@ class StatusService:
     @endpoint("GET", "/v1/schedule", "read")
     def schedule(self, request: NoParameters, caller: Caller) -> ScheduleAnswer:
         """The scheduled jobs, with their last runs."""
-        rows = all_jobs(self._parts.reader.connection())
+        rows = read_jobs(self._parts.reader.get_connection())
         state, removed = self._parts.state, {*self._parts.names.removed}
         asks_llm = state.models.endpoint and state.config.llm.questions != "off"
         hidden = {
@@ -315,10 +327,10 @@ class StatusService:
                 {
                     "job": next_run.job,
                     "times": next_run.times,
-                    "next": moment_text(next_run.next_ms),
-                    "last_run": time_text(row.ran_ms) if row else None,
-                    "last_success": time_text(row.succeeded_ms) if row else None,
-                    "last_error": _error_for(caller.acl, row, next_run.job in visible_jobs),
+                    "next": format_moment(next_run.next_ms),
+                    "last_run": format_time(row.ran_ms) if row else None,
+                    "last_success": format_time(row.succeeded_ms) if row else None,
+                    "last_error": _explain_failure(caller.acl, row, next_run.job in visible_jobs),
                 }
                 for next_run in sorted(
                     self._parts.worker.next_runs(), key=lambda next_run: next_run.next_ms
@@ -332,7 +344,7 @@ class StatusService:
     def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
         """The running sync, and the scheduled jobs."""
         return {
-            "running": self._progress(caller.acl),
+            "running": self._measure_progress(caller.acl),
             "pending": self._parts.worker.pending,
             "jobs": self.schedule(request, caller)["jobs"],
         }
@@ -345,10 +357,10 @@ class StatusService:
             version = head.version if head else None
         return {
             "version": version.id if version else 0,
-            "degraded": self._parts.freshness.reasons(caller.acl, behind),
+            "degraded": self._parts.freshness.list_reasons(caller.acl, behind),
             "passages": version.passages if version else 0,
             "queries": self._parts.metrics.questions,
-            "requests": self._requests.by_operation(),
+            "requests": self._requests.sum_by_operation(),
             "connections": self._load.connections,
             "refused": self._load.refused,
             "queue": self._load.queue,
@@ -358,15 +370,18 @@ class StatusService:
     def metrics(self, request: NoParameters, caller: Caller) -> str:
         """Metrics in Prometheus's text format."""
         endpoint = self._parts.state.models.endpoint
-        spent = endpoint.ledger.spent(0) if endpoint else ()
-        status, folder = self._status_for(EVERYTHING), self._parts.state.config.daemon.data_dir
-        return self._parts.metrics.text(status, self._load, spent, folder)
+        spent = endpoint.ledger.sum_spending(0) if endpoint else ()
+        status, folder = (
+            self._describe_status_for(EVERYTHING),
+            self._parts.state.config.daemon.data_dir,
+        )
+        return self._parts.metrics.format_text(status, self._load, spent, folder)
 
-    def progress(self) -> SyncProgress | None:
+    def measure_progress(self) -> SyncProgress | None:
         """Return the progress of the current sync, or None if no sync is running."""
-        return self._progress(EVERYTHING)
+        return self._measure_progress(EVERYTHING)
 
-    def _progress(self, acl: Acl) -> SyncProgress | None:
+    def _measure_progress(self, acl: Acl) -> SyncProgress | None:
         progress = self._parts.worker.progress
         if progress is None or not acl.shows_whole(progress.source):
             return None
@@ -385,7 +400,7 @@ class StatusService:
         self._parts.metrics.note_request(operation, status, took_ms / 1000)
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
-    def summary(self) -> str:
+    def summarise(self) -> str:
         """Summarise the daemon's state in one line, without names.
 
         Reads no file, so the event loop may call this method.
@@ -396,7 +411,7 @@ class StatusService:
             return "nothing is indexed yet"
         version = head.version
         doing = "indexing" if self._parts.worker.pending else "up to date"
-        if self._parts.freshness.error():
+        if self._parts.freshness.explain_error():
             waits = self._parts.worker.waits_for_encoder
             doing = "indexing waits for the encoder" if waits else "the last sync failed"
         if state.reloaded.refused:
@@ -404,7 +419,7 @@ class StatusService:
         return f"version {version.id}: {version.passages} passages, {doing}"
 
 
-def _error_for(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
+def _explain_failure(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
     """Explain why a job failed. Members get a general text, because the error may name hidden
     items."""
     if row is None or row.error is None:
@@ -412,21 +427,21 @@ def _error_for(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
     return row.error if acl.visible is None or in_full else "the last run failed"
 
 
-def _problems(connection: Connection, hidden: Mask) -> list[ItemProblem]:
+def _list_problems(connection: Connection, hidden: Mask) -> list[ItemProblem]:
     return [
         {"source": source, "document": path, "why": why, "hint": hint}
-        for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
+        for source, path, why, hint in list_item_problems(connection, MAX_PROBLEMS, hidden)
     ]
 
 
-def _configuration_status(reloaded: Reloaded, whole: bool) -> ConfigurationStatus:
+def _describe_configuration(reloaded: Reloaded, whole: bool) -> ConfigurationStatus:
     return {
         "refused": reloaded.refused if whole else None,
         "restart_needed": list(reloaded.restart_needed) if whole else [],
     }
 
 
-def _switch_status(models: Models, progress: SwitchProgress) -> SwitchStatus:
+def _describe_switch(models: Models, progress: SwitchProgress) -> SwitchStatus:
     endpoint = models.encoder_endpoint
     is_known = endpoint is None or endpoint.is_known
     generation = models.maker.generation.name if is_known else models.encoder.name
@@ -440,7 +455,7 @@ def _switch_status(models: Models, progress: SwitchProgress) -> SwitchStatus:
     }
 
 
-def _models_status(models: Models, progress: SwitchProgress | None) -> StatusModels:
+def _describe_models(models: Models, progress: SwitchProgress | None) -> StatusModels:
     endpoint = models.encoder_endpoint
     is_known = endpoint is None or endpoint.is_known
     generation = models.maker.generation.name if is_known else models.encoder.name
@@ -455,7 +470,7 @@ def _models_status(models: Models, progress: SwitchProgress | None) -> StatusMod
         "reranker_endpoint": reranker.status() if reranker else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,
         "preparing": models.preparing,
-        "switch": _switch_status(models.next, progress) if models.next and progress else None,
+        "switch": _describe_switch(models.next, progress) if models.next and progress else None,
         "cluster": models.cluster,
         "llm_endpoint": models.endpoint.status()["endpoint"] if models.endpoint else None,
     }

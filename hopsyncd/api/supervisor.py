@@ -61,14 +61,14 @@ class Supervisor:
         self._tell(*lines, f"STATUS={status()}")
         self._beat_s = now_s
 
-    def reloading(self) -> None:
+    def report_reloading(self) -> None:
         """Report that the configuration is being reloaded. `report_ready` ends this state."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def report_ready(self, status: Callable[[], str]) -> None:
         self._tell("READY=1", f"STATUS={status()}")
 
-    def stopping(self) -> None:
+    def report_stopping(self) -> None:
         self._tell("STOPPING=1")
 
     def end(self, *_: object) -> NoReturn:
@@ -88,7 +88,7 @@ class Supervisor:
             sender.sendto("\n".join(lines).encode(), self._address)
 
 
-def inherited_socket(
+def get_inherited_socket(
     path: Path, environment: MutableMapping[str, str] = os.environ
 ) -> socket.socket | None:
     """Return the listening socket that a supervisor opened for this process, or None.
@@ -138,7 +138,7 @@ def reload_at_hang_ups(
             os.kill(os.getpid(), signal.SIGTERM)
             return
         reopen_log_files()
-        supervisor.reloading()
+        supervisor.report_reloading()
         try:
             reload()
         except REPORTABLE:

@@ -117,7 +117,7 @@ def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
     return Certificate(names, ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
-def server_tls(config: Config) -> ServerTls | None:
+def load_server_tls(config: Config) -> ServerTls | None:
     """Load the TLS settings of access.listen. Returns None if no certificate is configured.
 
     Raises SocketRefused if the certificate cannot be used.

@@ -90,7 +90,7 @@ class WrongToken(Exception):
 
 
 class TokenCheck(Protocol):
-    def find(self, sent: bytes) -> Token:
+    def find(self, sent_token: bytes) -> Token:
         """Return the token with this text. Raises WrongToken."""
 
 
@@ -112,9 +112,9 @@ class TokenFile:
         """
         what = f"Cannot read the tokens in {self._file}"
         try:
-            with self._file.open("rb") as opened:
-                status = os.fstat(opened.fileno())
-                content = opened.read()
+            with self._file.open("rb") as file:
+                status = os.fstat(file.fileno())
+                content = file.read()
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -243,10 +243,10 @@ class Tokens:
         file = config.access.token_file or config.daemon.data_dir / FILE_NAME
         return cls(file, TokenUses.from_config(config))
 
-    def find(self, sent: bytes) -> Token:
+    def find(self, sent_token: bytes) -> Token:
         """Return the token with this text. Raises WrongToken."""
         self._follow()
-        parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
+        parsed = _TOKEN.fullmatch(sent_token.decode("latin-1"))
         token = self._by_id.get(parsed["id"]) if parsed else None
         if parsed is None or token is None:
             raise WrongToken("this daemon has no such token")
@@ -298,14 +298,14 @@ class OneToken:
         self._file = file
         self._token = Token("", "the token's holder", role, None, (), 0, None, "")
 
-    def find(self, sent: bytes) -> Token:
+    def find(self, sent_token: bytes) -> Token:
         """Return the token with this text. Raises WrongToken."""
         try:
             secret = read_secret(self._file)
         except SocketRefused as error:
             log.warning("the token file is ignored", file=str(self._file), why=error.why)
             secret = ""
-        if secret and hmac.compare_digest(sent, secret.encode()):
+        if secret and hmac.compare_digest(sent_token, secret.encode()):
             return self._token
         raise WrongToken("this daemon has no such token")
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hopsyncd.display import mail_name
+from hopsyncd.display import format_mail_name
 from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.edge_selection import count_matches
 from hopsyncd.index.live_index import LiveIndex
@@ -24,18 +24,18 @@ from hopsyncd.responses.changes import (
     LoggedVersion,
 )
 from hopsyncd.retrieve.results import format_id
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
 from store.history import (
     Diff,
     Edge,
     LogEntry,
     VisibleCounts,
-    edge_ends,
-    renames_of,
+    pair_renames,
+    read_edge_ends,
     sort_edges,
 )
-from store.reads import document_at, documents_touched, documents_with_origin
+from store.reads import list_documents_with_origin, read_document, read_touched_contents
 from store.records import PassageId, Version
 from store.visibility import Mask, hides
 
@@ -54,12 +54,12 @@ Sentence = tuple[tuple[str, ...], str]
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999
 
 
-def time_text(unix_ms: int | None) -> str | None:
+def format_time(unix_ms: int | None) -> str | None:
     """Format Unix milliseconds in ISO 8601, UTC. None stays None."""
-    return None if unix_ms is None else moment_text(unix_ms)
+    return None if unix_ms is None else format_moment(unix_ms)
 
 
-def moment_text(unix_ms: int) -> str:
+def format_moment(unix_ms: int) -> str:
     """Format Unix milliseconds in ISO 8601, UTC.
 
     Times outside the years 1 to 9999 become the first or last possible time.
@@ -68,13 +68,13 @@ def moment_text(unix_ms: int) -> str:
     return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def logged_version(entry: LogEntry, summary: str | None = None) -> LoggedVersion:
+def format_logged_version(entry: LogEntry, summary: str | None = None) -> LoggedVersion:
     """Format a version for the log. `summary` describes what the version changed."""
     version = entry.version
     return {
         "version": version.id,
-        "created": moment_text(version.created_ms),
-        "collected": time_text(entry.collected_ms),
+        "created": format_moment(version.created_ms),
+        "collected": format_time(entry.collected_ms),
         "reason": version.reason,
         "about": summary,
         "tags": list(entry.tags),
@@ -111,8 +111,8 @@ def diff_answer(
         "changed": diff.documents_changed[:limit],
         "removed": diff.documents_removed[:limit],
     }
-    names = _mail_names(connection, new.id, [*shown["added"], *shown["changed"]])
-    old_names = _mail_names(connection, old.id, shown["removed"])
+    names = _read_mail_names(connection, new.id, [*shown["added"], *shown["changed"]])
+    old_names = _read_mail_names(connection, old.id, shown["removed"])
     documents = {
         "added": diff.documents_added,
         "changed": diff.documents_changed,
@@ -129,29 +129,29 @@ def diff_answer(
             "passages": {kind: len(changed) for kind, changed in passages.items()},
             "edges": {kind: len(changed) for kind, changed in edges.items()},
         },
-        "folders": by_folder(documents),
+        "folders": count_by_folder(documents),
         "documents": {
-            "added": _documents(shown["added"], names),
-            "changed": _documents(shown["changed"], names),
-            "removed": _documents(shown["removed"], old_names),
+            "added": _format_documents(shown["added"], names),
+            "changed": _format_documents(shown["changed"], names),
+            "removed": _format_documents(shown["removed"], old_names),
             "renamed": [
                 {"source": renaming.source, "document": renaming.path, "was": renaming.was}
                 for renaming in diff.documents_renamed[:limit]
             ],
         },
-        "texts": changed_texts(connection, old.id, new.id, shown["changed"], names),
+        "texts": compare_texts(connection, old.id, new.id, shown["changed"], names),
         "passages": {
-            "added": _passages(connection, diff.passages_added[:listed]),
-            "removed": _passages(connection, diff.passages_removed[:listed]),
+            "added": _format_passages(connection, diff.passages_added[:listed]),
+            "removed": _format_passages(connection, diff.passages_removed[:listed]),
         },
         "edges": {
-            "added": _edges(connection, diff.edges_added[:listed], index),
-            "removed": _edges(connection, diff.edges_removed[:listed], index),
+            "added": _format_edges(connection, diff.edges_added[:listed], index),
+            "removed": _format_edges(connection, diff.edges_removed[:listed], index),
         },
     }
 
 
-def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
+def count_by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
     """Count the documents of each kind in each folder, the folders with most changes first.
 
     Folders are split into subfolders as long as their number stays small.
@@ -171,10 +171,10 @@ def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFo
         depth += 1
     counts = _cut_at(depth, places)
     ordered = sorted(counts, key=lambda place: (-counts[place].total(), place))
-    return [_folder(source, folder, counts[source, folder]) for source, folder in ordered]
+    return [_format_folder(source, folder, counts[source, folder]) for source, folder in ordered]
 
 
-def _folder(source: str, folder: str, counts: Mapping[str, int]) -> DiffFolder:
+def _format_folder(source: str, folder: str, counts: Mapping[str, int]) -> DiffFolder:
     return {
         "source": source,
         "folder": folder,
@@ -195,51 +195,53 @@ def _cut_at(
     return counts
 
 
-def _mail_names(
+def _read_mail_names(
     connection: Connection, version: int, documents: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
     """Return the subject and sender of each mail at a version, by source name and path."""
     keys = {*documents}
-    rows = documents_with_origin(connection, version, {path for _, path in keys}) if keys else ()
+    rows = (
+        list_documents_with_origin(connection, version, {path for _, path in keys}) if keys else ()
+    )
     return {
         (source, path): name
         for source, path, origin, heading in rows
-        if (source, path) in keys and (name := mail_name(origin, heading))
+        if (source, path) in keys and (name := format_mail_name(origin, heading))
     }
 
 
-def _documents(
+def _format_documents(
     documents: Sequence[tuple[str, str]], names: Mapping[tuple[str, str], str]
 ) -> list[DiffDocument]:
-    return [_document(source, path, names) for source, path in documents]
+    return [_format_document(source, path, names) for source, path in documents]
 
 
-def _document(source: str, path: str, names: Mapping[tuple[str, str], str]) -> DiffDocument:
+def _format_document(source: str, path: str, names: Mapping[tuple[str, str], str]) -> DiffDocument:
     document: DiffDocument = {"source": source, "document": path}
     if name := names.get((source, path)):
         document["document_name"] = name
     return document
 
 
-def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPassage]:
-    known = known_passages(connection, ids)
+def _format_passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPassage]:
+    texts = read_passages(connection, ids)
     return [
         {
             "id": format_id(id_),
-            "heading": list(known[id_].heading),
-            "start": start_of(known[id_].text),
+            "heading": list(texts[id_].heading),
+            "start": start_of(texts[id_].text),
         }
         for id_ in ids
-        if id_ in known  # a purge may have removed passages meanwhile
+        if id_ in texts  # a purge may have removed passages meanwhile
     ]
 
 
-def _edges(
+def _format_edges(
     connection: Connection, edges: Sequence[Edge], index: LiveIndex | None
 ) -> list[DiffEdge]:
-    found_ends = edge_ends(connection, edges, _find_passages(index, edges) if index else ())
+    found_ends = read_edge_ends(connection, edges, _find_passages(index, edges) if index else ())
     ends = {id_ for edge in found_ends for id_ in (edge.source, edge.target)}
-    shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
+    shown = {passage["id"]: passage for passage in _format_passages(connection, sorted(ends))}
     return [
         {
             "from": shown[format_id(edge.source)],
@@ -252,10 +254,10 @@ def _edges(
 
 def _find_passages(index: LiveIndex, edges: Sequence[Edge]) -> list[PassageId]:
     """Return the passages of the edges' questions that the index contains."""
-    asked, answered = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    outgoing_ids, incoming_ids = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     rows = [
-        index.outgoing.passage_row[index.postings.outgoing_by_id.find_all(asked)[0]],
-        index.incoming.passage_row[index.postings.incoming_by_id.find_all(answered)[0]],
+        index.outgoing.passage_row[index.postings.outgoing_by_id.find_all(outgoing_ids)[0]],
+        index.incoming.passage_row[index.postings.incoming_by_id.find_all(incoming_ids)[0]],
     ]
     passages = index.passages.passage_id[np.unique(np.concatenate(rows))]
     return [PassageId(passage) for passage in passages.tolist()]
@@ -266,14 +268,14 @@ def start_of(text: str) -> str:
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 
-def restricted_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
+def restrict_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
     """Compare two versions for a caller who does not see everything.
 
     `diff` is the difference between the visible documents of both versions. The same sources are
     hidden in both.
     """
-    was, now = _edges_of(old), _edges_of(new)
-    lived, live = _passages_of(old), _passages_of(new)
+    old_edges, new_edges = _list_edges(old), _list_edges(new)
+    old_passages, new_passages = _list_passages(old), _list_passages(new)
 
     def visible(documents: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         return tuple(document for document in documents if not hides(new.hidden, *document))
@@ -289,10 +291,10 @@ def restricted_diff(diff: Diff, old: Snapshot, new: Snapshot) -> Diff:
             )
         ),
         documents_changed=visible(diff.documents_changed),
-        passages_added=tuple(sorted(live - lived)),
-        passages_removed=tuple(sorted(lived - live)),
-        edges_added=sort_edges(now - was),
-        edges_removed=sort_edges(was - now),
+        passages_added=tuple(sorted(new_passages - old_passages)),
+        passages_removed=tuple(sorted(old_passages - new_passages)),
+        edges_added=sort_edges(new_edges - old_edges),
+        edges_removed=sort_edges(old_edges - new_edges),
     )
 
 
@@ -312,18 +314,21 @@ def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
     )
 
 
-def _passages_of(snapshot: Snapshot) -> set[PassageId]:
+def _list_passages(snapshot: Snapshot) -> set[PassageId]:
     return {PassageId(id_) for id_ in snapshot.passage_ids[snapshot.passage_rows].tolist()}
 
 
-def _edges_of(snapshot: Snapshot) -> set[Edge]:
+def _list_edges(snapshot: Snapshot) -> set[Edge]:
     edges = snapshot.list_edges()
     sources, targets = edges.source_question, edges.target_question
-    asked, answered = snapshot.index.outgoing.id[sources], snapshot.index.incoming.id[targets]
-    return set(zip(asked.tolist(), answered.tolist(), strict=True))
+    outgoing_ids, incoming_ids = (
+        snapshot.index.outgoing.id[sources],
+        snapshot.index.incoming.id[targets],
+    )
+    return set(zip(outgoing_ids.tolist(), incoming_ids.tolist(), strict=True))
 
 
-def changed_texts(
+def compare_texts(
     connection: Connection,
     old: int,
     new: int,
@@ -333,25 +338,23 @@ def changed_texts(
     """Compare the text of each document (source name and path), which is in both versions."""
     return [
         {
-            **_document(source, path, names),
+            **_format_document(source, path, names),
             "lines": diff_lines(
-                *(document_sentences(connection, version, source, path) for version in (old, new))
+                *(read_sentences(connection, version, source, path) for version in (old, new))
             ),
         }
         for source, path in documents
     ]
 
 
-def document_sentences(
-    connection: Connection, version: int, source: str, path: str
-) -> list[Sentence]:
+def read_sentences(connection: Connection, version: int, source: str, path: str) -> list[Sentence]:
     """Return the sentences of a document at a version, with their headings.
 
     If there is no such document, the result is empty.
     """
-    document = document_at(connection, version, source, path)
+    document = read_document(connection, version, source, path)
     occurrences = document[1] if document else ()
-    passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
+    passages = read_passages(connection, {occurrence.passage for occurrence in occurrences})
     return [
         (passages[occurrence.passage].heading, text)
         for occurrence in occurrences
@@ -374,17 +377,19 @@ def diff_lines(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
         return [f"@@ {len(old):,} sentences before, {len(new):,} now: too many to compare"]
     matcher = SequenceMatcher(None, [text for _, text in old], [text for _, text in new], False)
     lines = [
-        line for group in matcher.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)
+        line
+        for group in matcher.get_grouped_opcodes(_CONTEXT)
+        for line in _format_hunk(group, old, new)
     ]
     if lines or not (old or new):
         return lines
     for (was, _), (now, _) in zip(old, new, strict=True):
         if was != now:
-            return [f"@@ {_heading(was)} is now {_heading(now)}, with the same text"]
+            return [f"@@ {_format_heading(was)} is now {_format_heading(now)}, with the same text"]
     return ["@@ the same sentences; layout, links or properties differ"]
 
 
-def _hunk(
+def _format_hunk(
     group: Sequence[tuple[str, int, int, int, int]],
     old: Sequence[Sentence],
     new: Sequence[Sentence],
@@ -402,28 +407,28 @@ def _hunk(
         if heading not in changed:
             continue
         if heading != above:
-            yield f"@@ {_heading(heading)}"
+            yield f"@@ {_format_heading(heading)}"
         above = heading
         yield f"{sign}{text}"
 
 
-def _heading(heading: Sequence[str]) -> str:
+def _format_heading(heading: Sequence[str]) -> str:
     return " > ".join(heading) or "(no heading)"
 
 
-def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
+def summarise_version(connection: Connection, number: int, hidden: Mask) -> str | None:
     """Summarise the documents that a version changed.
 
     Returns None if the version ended and began more than 1,000 revisions of documents, or if
     garbage collection removed the version's rows.
     """
-    touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
+    touched = read_touched_contents(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:
         return None
     ended, begun = touched
     ended_only = {key: content for key, content in ended.items() if key not in begun}
     begun_only = {key: content for key, content in begun.items() if key not in ended}
-    renamed = renames_of(ended_only, begun_only)
+    renamed = pair_renames(ended_only, begun_only)
     moved = {
         (renaming.source, path) for renaming in renamed for path in (renaming.was, renaming.path)
     }
@@ -431,14 +436,14 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
     added = sorted(key for key in begun_only if key not in moved)
     removed = sorted(key for key in ended_only if key not in moved)
     names = {
-        **_mail_names(connection, number - 1, removed if len(removed) <= _NAMED else ()),
-        **_mail_names(
+        **_read_mail_names(connection, number - 1, removed if len(removed) <= _NAMED else ()),
+        **_read_mail_names(
             connection,
             number,
             [key for keys in (changed, added) if len(keys) <= _NAMED for key in keys],
         ),
     }
-    return summary_text(
+    return format_summary(
         {
             "changed": [names.get(key, key[1]) for key in changed],
             "renamed": [f"{renaming.was} -> {renaming.path}" for renaming in renamed],
@@ -448,19 +453,19 @@ def version_about(connection: Connection, number: int, hidden: Mask) -> str | No
     )
 
 
-def summary_text(documents: Mapping[str, Sequence[str]]) -> str:
+def format_summary(documents: Mapping[str, Sequence[str]]) -> str:
     """Summarise a version by the names of its documents, by kind of change.
 
-    >>> summary_text({"changed": ["ada.md"], "added": ["a/1.md", "a/2.md", "a/3.md", "a/4.md"]})
+    >>> format_summary({"changed": ["ada.md"], "added": ["a/1.md", "a/2.md", "a/3.md", "a/4.md"]})
     'changed ada.md; added 4 documents in a'
-    >>> summary_text({"renamed": ["rome.md -> roma.md"]}), summary_text({})
+    >>> format_summary({"renamed": ["rome.md -> roma.md"]}), format_summary({})
     ('renamed rome.md -> roma.md', 'no document')
     """
-    parts = [f"{kind} {_names(paths)}" for kind, paths in documents.items() if paths]
+    parts = [f"{kind} {_format_names(paths)}" for kind, paths in documents.items() if paths]
     return "; ".join(parts) or "no document"
 
 
-def _names(paths: Sequence[str]) -> str:
+def _format_names(paths: Sequence[str]) -> str:
     if len(paths) <= _NAMED:
         return ", ".join(paths)
     folders = [path.rpartition(" -> ")[2].split("/")[:-1] for path in paths]

@@ -36,7 +36,7 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from hopsyncd.api.requests import Argument, WebhookUrl, host_of
+from hopsyncd.api.requests import Argument, WebhookUrl, get_host
 from hopsyncd.child_process import end_child, start_child
 from store.exceptions import DiskFailure
 from store.files import replace_file
@@ -98,15 +98,15 @@ class WatchActions:
         self._proposed: dict[Key, WatchAction] = {}
         self.problem: str | None = None
         try:
-            read = _read(file)
+            content = _read(file)
         except (OSError, ValueError, RecursionError) as error:
             self.problem = (
-                f"The programs and webhooks of all watches are off: {file} {_why(error)}."
-                f" {_what_to_do(error, file)}"
+                f"The programs and webhooks of all watches are off: {file}"
+                f" {_describe_error(error)}. {_suggest_remedy(error, file)}"
             )
         else:
-            self._actions = {(action.watch, action.question): action for action in read.actions}
-            self._proposed = {(action.watch, action.question): action for action in read.proposed}
+            self._actions = {(action.watch, action.question): action for action in content.actions}
+            self._proposed = {(entry.watch, entry.question): entry for entry in content.proposed}
 
     def find(self, watch: int, question: str) -> WatchAction | None:
         """Return the action in effect for the watch with this number and question."""
@@ -150,8 +150,8 @@ class WatchActions:
             )
         actions = dict(list(actions.items())[-_MAX_KEPT:])
         proposed = dict(list(proposed.items())[-_MAX_KEPT:])
-        whole = _File(actions=tuple(actions.values()), proposed=tuple(proposed.values()))
-        text = whole.model_dump_json(indent=2, exclude_defaults=True)
+        content = _File(actions=tuple(actions.values()), proposed=tuple(proposed.values()))
+        text = content.model_dump_json(indent=2, exclude_defaults=True)
         try:
             replace_file(self._file, text.encode() + b"\n")
         except OSError as error:
@@ -168,7 +168,7 @@ def digest_of(question: str) -> str:
     return blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
+def parse_action(watch: int, question: str, act: str) -> WatchAction | None:
     """Return the action in the database's column `act`, or None if the action is invalid."""
     try:
         action = json.loads(act)
@@ -187,7 +187,7 @@ def _read(file: Path) -> _File:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return _File()
-    with os.fdopen(descriptor, "rb") as opened:
+    with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             raise ValueError(f"is not a regular file of at most {_MAX_BYTES >> 20} MiB")
@@ -195,10 +195,10 @@ def _read(file: Path) -> _File:
             raise ValueError("belongs to another user")
         if stat.S_IMODE(status.st_mode) & 0o077:
             raise OpenToOthers("can be read or written by other users")
-        return _File.model_validate_json(opened.read(_MAX_BYTES))
+        return _File.model_validate_json(stream.read(_MAX_BYTES))
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read ({(error.strerror or str(error)).lower()})"
     if isinstance(error, RecursionError):
@@ -212,7 +212,7 @@ def _why(error: Exception) -> str:
     return f"has a mistake at {place} ({first['msg'].removeprefix('Value error, ').lower()})"
 
 
-def _what_to_do(error: Exception, file: Path) -> str:
+def _suggest_remedy(error: Exception, file: Path) -> str:
     if isinstance(error, OpenToOthers):
         command = f"`chmod 600 {shlex.quote(str(file))}`"
         return f"Check that nobody has changed the file, run {command}, then restart the daemon."
@@ -261,7 +261,7 @@ class WatchDelivery:
 
     waiting: returns all changes to deliver, oldest first. report: returns the JSON of a change.
     note: records that a change was delivered, or why the delivery failed. If `note` raises an
-    error, the delivery is repeated later. wake: called when `next_s` changes.
+    error, the delivery is repeated later. wake: called when `compute_next_s` changes.
     """
 
     _waiting: Callable[[], Sequence[Delivery]]
@@ -278,12 +278,12 @@ class WatchDelivery:
     def running(self) -> int:
         return len(self._busy)
 
-    def trouble(self, watch: int) -> str | None:
+    def explain_delay(self, watch: int) -> str | None:
         """Explain why the oldest waiting change of this watch was not delivered yet."""
         retry = self._retries.get(watch)
         return f"{retry.error}; the delivery will be retried" if retry else None
 
-    def next_s(self) -> float | None:
+    def compute_next_s(self) -> float | None:
         """The seconds until a failed delivery is retried, or None if no delivery has failed."""
         due_s = [retry.due_s for retry in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
@@ -293,7 +293,7 @@ class WatchDelivery:
         next."""
         while delivery := self._take():
             threading.Thread(
-                target=self._work, args=(delivery,), name="watch delivery", daemon=True
+                target=self._deliver_all, args=(delivery,), name="watch delivery", daemon=True
             ).start()
 
     def stop(self) -> None:
@@ -329,7 +329,7 @@ class WatchDelivery:
             self._busy.add(chosen.watch.id)
             return chosen
 
-    def _work(self, first: Delivery) -> None:
+    def _deliver_all(self, first: Delivery) -> None:
         delivery: Delivery | None = first
         while delivery:
             try:
@@ -424,9 +424,9 @@ def post(address: str, body: bytes, timeout_s: float = WEBHOOK_S) -> WebhookAnsw
 
     Only the status line of the answer is read: no body, and no redirect is followed.
     """
-    host = host_of(address)
+    host = get_host(address)
     try:
-        status = _status_of(address, body, time.monotonic() + timeout_s)
+        status = _read_status(address, body, time.monotonic() + timeout_s)
     except TimeoutError:
         return WebhookAnswer(f"{host} did not answer within {timeout_s:g} s", may_pass=True)
     except (OSError, ValueError) as error:
@@ -438,7 +438,7 @@ def post(address: str, body: bytes, timeout_s: float = WEBHOOK_S) -> WebhookAnsw
     return WebhookAnswer(f"{host} answered {status}", may_pass)
 
 
-def _status_of(address: str, body: bytes, end_s: float) -> int:
+def _read_status(address: str, body: bytes, end_s: float) -> int:
     parts = urlsplit(address)
     path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
     head = (
@@ -447,26 +447,26 @@ def _status_of(address: str, body: bytes, end_s: float) -> int:
         "Connection: close\r\n\r\n"
     )
     place = (str(parts.hostname), parts.port or 80)
-    with socket.create_connection(place, _left_s(end_s)) as connection:
-        connection.settimeout(_left_s(end_s))
+    with socket.create_connection(place, _compute_left_s(end_s)) as connection:
+        connection.settimeout(_compute_left_s(end_s))
         connection.sendall(head.encode("ascii") + body)  # the timeout is for the whole call
-        read = b""
+        received = b""
         while True:
-            while found := _STATUS_LINE.match(read):
-                if not found[1].startswith(b"1"):
-                    return int(found[1])
-                _, end, rest = read.partition(b"\r\n\r\n")  # skip an interim answer (1xx)
+            while match := _STATUS_LINE.match(received):
+                if not match[1].startswith(b"1"):
+                    return int(match[1])
+                _, end, rest = received.partition(b"\r\n\r\n")  # skip an interim answer (1xx)
                 if not end:
                     break
-                read = rest
-            connection.settimeout(_left_s(end_s))
-            more = connection.recv(_MAX_ANSWER_BYTES - len(read))
-            if not more:  # the receiver closed the connection, or sent too much
+                received = rest
+            connection.settimeout(_compute_left_s(end_s))
+            block = connection.recv(_MAX_ANSWER_BYTES - len(received))
+            if not block:  # the receiver closed the connection, or sent too much
                 raise ValueError("the answer of the webhook is not HTTP")
-            read += more
+            received += block
 
 
-def _left_s(end_s: float) -> float:
+def _compute_left_s(end_s: float) -> float:
     left_s = end_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from hopsyncd.api.access_guard import TeamPage
 from hopsyncd.api.access_rules import Access, Caller
 from hopsyncd.api.tokens import Tokens
-from hopsyncd.client.trust import Credentials, credentials_of
+from hopsyncd.client.trust import Credentials, look_up_credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
-from store.operational import Watch, kind_of_act
+from store.operational import Watch, reduce_act_to_kind
 from store.visibility import HiddenFolders, Mask
 
 _MAX_WATCHES = 300
@@ -76,20 +76,20 @@ class Rights:
         return any(self._knows(part) for part in now.mask ^ self.mask)
 
     def _knows(self, part: str | HiddenFolders) -> bool:
-        return self.sources is None or _source_of(part) in self.sources
+        return self.sources is None or _get_source(part) in self.sources
 
 
 def covers(acl: Acl, rights: Rights, sources: Iterable[str]) -> bool:
     """Return whether a caller may see everything that these rights show."""
     hidden = acl.hidden_among(sources)
-    return all(part in rights.mask or _source_of(part) in rights.mask for part in hidden)
+    return all(part in rights.mask or _get_source(part) in rights.mask for part in hidden)
 
 
-def _source_of(part: str | HiddenFolders) -> str:
+def _get_source(part: str | HiddenFolders) -> str:
     return part if isinstance(part, str) else part.source
 
 
-def login_of(caller: Caller) -> str | None:
+def encode_login(caller: Caller) -> str | None:
     """Return how the caller can be found again. None means the daemon's own user."""
     credentials = caller.credentials
     if credentials.uid is not None:
@@ -123,18 +123,20 @@ class Makers:
         self, watches: Iterable[Watch], question: str, act: str | None, caller: Caller
     ) -> Watch | None:
         """Return the caller's paused watch of the same question without a program or webhook."""
-        if act and kind_of_act(act) != json.dumps({"mcp": True}):
+        if act and reduce_act_to_kind(act) != json.dumps({"mcp": True}):
             return None
         equal = (watch for watch in watches if (watch.question, watch.act) == (question, act))
         own_watches = (watch for watch in equal if is_maker(caller, watch))
         return next((watch for watch in own_watches if self.find(watch) is None), None)
 
-    def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
+    def explain_unavailable(
+        self, watch: Watch, caller: Caller, sources: Collection[str]
+    ) -> str | None:
         """Explain why the caller may not see the results of a watch. Returns None if the caller may
         see them."""
         maker = self.find(watch)
         if maker is None:
-            return _why_paused(watch)
+            return _explain_paused(watch)
         if covers(caller.acl, Rights.from_acl(maker.acl, sources), sources):
             return None
         return "Made with a token that may see other sources. Use that token to see the answer."
@@ -150,17 +152,19 @@ class Makers:
             credentials = Credentials(
                 holder=maker, group_names=frozenset(token.groups), token=token.id
             )
-            return self._access.remote_caller(token.role, credentials, token.sources)
+            return self._access.identify_remote_caller(token.role, credentials, token.sources)
         if login.startswith(_LOCAL) and login.removeprefix(_LOCAL).isdecimal():
-            return self._access.caller(credentials_of(int(login.removeprefix(_LOCAL))))
+            return self._access.identify_caller(
+                look_up_credentials(int(login.removeprefix(_LOCAL)))
+            )
         person = self._page.find_user(maker) if login == _PAGE and self._page else None
         if person is None:
             return None
         credentials = Credentials(holder=maker, group_names=frozenset(person.groups))
-        return self._access.remote_caller(person.role, credentials)
+        return self._access.identify_remote_caller(person.role, credentials)
 
 
-def _why_paused(watch: Watch) -> str:
+def _explain_paused(watch: Watch) -> str:
     advice = "Watch the question again to continue."
     if watch.login == _PAGE:
         return f"Paused, because {watch.maker} is not logged in. Log in to the server to continue."
@@ -173,13 +177,13 @@ def _why_paused(watch: Watch) -> str:
 def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
     """Raise BadRequest if the caller already watches 20 questions (100 for an admin), or if all
     users together watch 300."""
-    login = login_of(caller)
+    login = encode_login(caller)
     own_watches = [
         watch for watch in watches if is_maker(caller, watch) or watch.login == login is None
     ]
-    most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
-    if len(own_watches) >= most:
-        why = f"you already watch {most} questions, the limit for your role"
+    limit = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
+    if len(own_watches) >= limit:
+        why = f"you already watch {limit} questions, the limit for your role"
     elif len(watches) >= _MAX_WATCHES:
         why = f"all users together watch {_MAX_WATCHES} questions"
     else:

@@ -48,7 +48,7 @@ class WatchService:
         number = self._parts.watched.add(
             request.question.strip(), caller, program, request.webhook, request.mcp
         )
-        return self._watch(number, 1, caller)
+        return self._read_watch(number, 1, caller)
 
     @endpoint("POST", "/v1/watches/allow", "owner")
     def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
@@ -57,7 +57,7 @@ class WatchService:
             self._require_own_record(caller)
         action = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
         self._parts.watched.allow(request.id, action)
-        return self._watch(request.id, 1, caller)
+        return self._read_watch(request.id, 1, caller)
 
     def _require_own_record(self, caller: Caller) -> None:
         """Raise Forbidden unless this caller may add programs to the watches of this database."""
@@ -82,7 +82,7 @@ class WatchService:
     @endpoint("GET", "/v1/watches/{id}", "write")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
         """A watched question with its newest changes, each before and after."""
-        return self._watch(request.id, request.limit, caller)
+        return self._read_watch(request.id, request.limit, caller)
 
     @endpoint("DELETE", "/v1/watches/{id}", "write")
     def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
@@ -90,8 +90,8 @@ class WatchService:
         self._parts.watched.remove(request.id, caller)
         return {"id": request.id}
 
-    def _watch(self, number: int, limit: int, caller: Caller) -> WatchAnswer:
-        watch, now, changes = self._parts.watched.details(number, limit, caller)
+    def _read_watch(self, number: int, limit: int, caller: Caller) -> WatchAnswer:
+        watch, now, changes = self._parts.watched.read_details(number, limit, caller)
         version = self._parts.state.version
         return {"version": version, "watch": watch, "now": now, "changes": changes}
 

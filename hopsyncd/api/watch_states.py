@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 from hopsyncd.api.version_log import start_of
 from hopsyncd.config.values import Search
-from hopsyncd.display import document_name, mail_name, title_of
+from hopsyncd.display import format_document_name, format_mail_name, format_title
 from hopsyncd.responses.daemon_state import WatchedPassage, WatchedState
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
@@ -14,8 +14,7 @@ from hopsyncd.retrieve.results import Answer, format_id, format_placed
 from hopsyncd.retrieve.visible_sources import Acl
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
-from store.history import VisibleCounts, visible_entry
-from store.history import log as history_log
+from store.history import VisibleCounts, read_log, restrict_entry
 from store.operational import Notification
 from store.visibility import Mask
 
@@ -34,10 +33,14 @@ def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependenc
     traced = asker.trace(question, _ANSWER_FROM, _PASSAGES, acl)
     assert traced is not None  # None only if no version is served
     result, reply, dependencies = traced
-    return result.version, _state(result, reply), dependencies if acl.visible is None else None
+    return (
+        result.version,
+        _encode_state(result, reply),
+        dependencies if acl.visible is None else None,
+    )
 
 
-def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | None:
+def answer_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | None:
     """Answer the question at a version. Returns None if the version is not kept."""
     try:
         result, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at, hidden=acl)
@@ -48,11 +51,13 @@ def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | N
     return {
         "version": result.version,
         "answer": reply.text if reply.found else None,
-        "passages": [_passage(result, rank) for rank in range(min(_PASSAGES, len(result.ranked)))],
+        "passages": [
+            _format_passage(result, rank) for rank in range(min(_PASSAGES, len(result.ranked)))
+        ],
     }
 
 
-def reasons_of(
+def list_reasons(
     connection: Connection,
     notification: Notification,
     before: WatchedState | None,
@@ -64,11 +69,11 @@ def reasons_of(
     The list also names passages that entered, left or changed in the first results. Versions of
     hidden sources have no reason.
     """
-    reasons = _version_reasons(connection, notification, hidden)
+    reasons = _list_version_reasons(connection, notification, hidden)
     why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
     if before is None or after is None:
         return why
-    removed, added = _beyond(before, after), _beyond(after, before)
+    removed, added = _describe_beyond(before, after), _describe_beyond(after, before)
     for reason, names in (
         ("edited", removed & added),
         ("no longer among the first results", removed - added),
@@ -80,7 +85,7 @@ def reasons_of(
     return why
 
 
-def _version_reasons(
+def _list_version_reasons(
     connection: Connection, notification: Notification, hidden: Mask
 ) -> list[tuple[int, str]]:
     """List the notification's newest versions that have a reason, newest first, each with its
@@ -88,22 +93,22 @@ def _version_reasons(
     nothing = VisibleCounts(0, 0, 0, 0, 0)  # counts, which reasons do not show
     reasons, before = list[tuple[int, str]](), notification.new + 1
     for _ in range(_MAX_PAGES):
-        entries = history_log(connection, _PAGE, before)
+        entries = read_log(connection, _PAGE, before)
         for entry in entries:
             if entry.version.id <= notification.old or len(reasons) == _MAX_REASONS:
                 return reasons
-            shown = entry
+            visible = entry
             if hidden:
-                shown = visible_entry(connection, entry, hidden, lambda _: 0, lambda _: nothing)
-            if shown.version.reason:
-                reasons.append((entry.version.id, shown.version.reason))
+                visible = restrict_entry(connection, entry, hidden, lambda _: 0, lambda _: nothing)
+            if visible.version.reason:
+                reasons.append((entry.version.id, visible.version.reason))
         if not entries:
             break
         before = entries[-1].version.id
     return reasons
 
 
-def _state(answer: Answer, reply: AskReply) -> str:
+def _encode_state(answer: Answer, reply: AskReply) -> str:
     """Return the state to compare, as JSON: a digest of the answer (null if no answer was found),
     and the sorted ids of the first passages."""
     first = sorted(format_id(hit.passage) for hit in answer.ranked[:_PASSAGES])
@@ -111,17 +116,17 @@ def _state(answer: Answer, reply: AskReply) -> str:
     return json.dumps({"answer": digest, "passages": first})
 
 
-def _beyond(state: WatchedState, other: WatchedState) -> set[str]:
+def _describe_beyond(state: WatchedState, other: WatchedState) -> set[str]:
     """Describe the first passages that only one state has, by heading and document."""
     ids = {passage["id"] for passage in other["passages"]}
     return {
-        f"{title_of(passage)} ({document_name(passage)})"
+        f"{format_title(passage)} ({format_document_name(passage)})"
         for passage in state["passages"]
         if passage["id"] not in ids
     }
 
 
-def _passage(answer: Answer, rank: int) -> WatchedPassage:
+def _format_passage(answer: Answer, rank: int) -> WatchedPassage:
     id_ = answer.ranked[rank].passage
     whole = format_placed(id_, answer.passages[id_], answer.places.get(id_, ()))
     passage: WatchedPassage = {
@@ -131,6 +136,6 @@ def _passage(answer: Answer, rank: int) -> WatchedPassage:
         "document": whole["document"],
         "start": start_of(whole["text"]),
     }
-    if name := mail_name(whole["origin"], whole["heading"]):
+    if name := format_mail_name(whole["origin"], whole["heading"]):
         passage["document_name"] = name
     return passage

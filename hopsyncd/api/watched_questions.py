@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.api.access_rules import Caller
-from hopsyncd.api.version_log import moment_text, time_text
+from hopsyncd.api.version_log import format_moment, format_time
 from hopsyncd.api.watch_delivery import (
     Delivery,
     WatchAction,
     WatchActions,
     WatchDelivery,
-    action_in_record,
     digest_of,
+    parse_action,
 )
-from hopsyncd.api.watch_rights import Makers, Rights, is_maker, login_of, refuse_too_many
-from hopsyncd.api.watch_states import ask_head, reasons_of, state_at
-from hopsyncd.display import plural
+from hopsyncd.api.watch_rights import Makers, Rights, encode_login, is_maker, refuse_too_many
+from hopsyncd.api.watch_states import answer_at, ask_head, list_reasons
+from hopsyncd.display import pluralise
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.responses.daemon_state import WatchChange, Watched, WatchedState
@@ -43,20 +43,20 @@ from store.operational import (
     Notification,
     Watch,
     add_watch,
-    all_watches,
     change_login,
     change_rights,
     fail_undelivered,
-    kind_of_act,
     list_notifications,
     list_undelivered,
+    list_watches,
     note_delivery,
     record_change,
+    reduce_act_to_kind,
     remove_watch,
     replace_act,
     restart_watch,
 )
-from store.sources import source_names
+from store.sources import read_source_names
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ class WatchedQuestions:
         self._makers = makers
         self._actions = actions
         self.delivery = WatchDelivery(
-            self._deliveries, self._report, self._note_delivery, self.note_version
+            self._list_deliveries, self._make_report, self._note_delivery, self.note_version
         )
         self._off = 0  # actions from the database, at the last comparison
         self._wake = threading.Event()
@@ -134,11 +134,11 @@ class WatchedQuestions:
             )
         kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
         act = next((json.dumps({kind: True}) for kind, is_set in kinds if is_set), None)
-        if paused := self._makers.find_paused(self._all(), question, act, caller):
-            self._store(lambda database: change_login(database, paused.id, login_of(caller)))
+        if paused := self._makers.find_paused(self._list_all(), question, act, caller):
+            self._store(lambda database: change_login(database, paused.id, encode_login(caller)))
             self._wake.set()
             return paused.id
-        refuse_too_many(self._all(), caller)
+        refuse_too_many(self._list_all(), caller)
         version, state, _ = ask_head(asker, question, caller.acl)
         watch = Watch(
             0,
@@ -148,8 +148,8 @@ class WatchedQuestions:
             version,
             state,
             caller.name,
-            login_of(caller),
-            self._rights(caller).to_json(),
+            encode_login(caller),
+            self._read_rights(caller).to_json(),
         )
         number = self._store(lambda database: add_watch(database, watch))
         if program or webhook:
@@ -173,15 +173,15 @@ class WatchedQuestions:
         done = self._worker.submit(lambda pipeline: change(pipeline.connection))
         return done.result(_STORE_S)
 
-    def _rights(self, caller: Caller | None) -> Rights:
+    def _read_rights(self, caller: Caller | None) -> Rights:
         with closing(open_reader(self._database)) as connection:
-            return _rights_in(connection, caller)
+            return _read_rights(connection, caller)
 
     def remove(self, number: int, caller: Caller) -> None:
         """End a watch. Raises NotFound."""
-        self._watch(number, caller)
+        self._find_watch(number, caller)
         if not self._store(lambda database: remove_watch(database, number)):
-            raise _not_watched(number)
+            raise _not_watched_error(number)
         with suppress(StoreError):  # a leftover action is harmless: numbers are never reused
             self._actions.remove(number)
         self._wake.set()
@@ -192,7 +192,7 @@ class WatchedQuestions:
         `action` is the action that the owner saw. Raises BadRequest if the database now names a
         different action, and NotFound if there is no such watch. Waiting changes are not delivered.
         """
-        watch = self._watch(number, None)
+        watch = self._find_watch(number, None)
         proposed = self._actions.find_proposed(number, watch.question)
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
@@ -206,12 +206,12 @@ class WatchedQuestions:
         self._off = self._count_off()
         self._wake.set()
 
-    def problems(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """List why programs or webhooks are off, each with what to do."""
         problems = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
             problems.append(
-                f"Programs or webhooks are off for {plural(off, 'watched question')},"
+                f"Programs or webhooks are off for {pluralise(off, 'watched question')},"
                 " because the database was copied, restored or made by an older version."
                 " `hopsyncd watches` shows how to turn them on."
             )
@@ -222,25 +222,25 @@ class WatchedQuestions:
         with closing(open_reader(self._database)) as connection:
             return [
                 self._describe(connection, watch, caller)[0]
-                for watch in self._all()
+                for watch in self._list_all()
                 if _is_listed(watch, caller)
             ]
 
-    def details(
+    def read_details(
         self, number: int, limit: int, caller: Caller
     ) -> tuple[Watched, WatchedState | None, list[WatchChange]]:
         """Return a watched question, its current result and its newest changes. Raises NotFound."""
-        watch = self._watch(number, caller)
+        watch = self._find_watch(number, caller)
         with closing(open_reader(self._database)) as connection:
             description, notifications = self._describe(connection, watch, caller)
         if description["unavailable"]:
             return description, None, []
-        acl = self._acl(watch)
-        changes = [self._change(watch, notification, acl) for notification in notifications[:limit]]
+        acl = self._make_acl(watch)
+        changes = [self._read_change(watch, entry, acl) for entry in notifications[:limit]]
         _, asker = self._parts()
-        return description, state_at(asker, watch.question, "head", acl), changes
+        return description, answer_at(asker, watch.question, "head", acl), changes
 
-    def _acl(self, watch: Watch) -> Acl:
+    def _make_acl(self, watch: Watch) -> Acl:
         """Return the sources and folders that the watch may currently read."""
         maker = self._makers.find(watch)
         return maker.acl if maker else NOTHING
@@ -250,13 +250,13 @@ class WatchedQuestions:
     ) -> tuple[Watched, list[Notification]]:
         # Read before the changes, so that these include all changes up to that version.
         checked = self._checked.get(watch.id, watch.version)
-        sources = source_names(connection).values()
-        unavailable = self._makers.why_unavailable(watch, caller, sources)
+        sources = read_source_names(connection).values()
+        unavailable = self._makers.explain_unavailable(watch, caller, sources)
         notifications, error = list[Notification](), None
         if unavailable is None:
             if not self._has_lost(connection, watch):
                 notifications = list_notifications(connection, watch.id, 100)
-            error = self.delivery.trouble(watch.id)
+            error = self.delivery.explain_delay(watch.id)
         action, disabled = self._find_action(watch), self._find_disabled_action(watch)
         return {
             "id": watch.id,
@@ -266,23 +266,23 @@ class WatchedQuestions:
             "disabled": disabled,
             "act": action,
             "off": disabled,
-            "created": moment_text(watch.created_ms),
+            "created": format_moment(watch.created_ms),
             "checked": checked,
             "changes": len(notifications),
-            "changed": time_text(notifications[0].notified_ms) if notifications else None,
+            "changed": format_time(notifications[0].notified_ms) if notifications else None,
             "error": error or next((notification.error for notification in notifications), None),
             "unavailable": unavailable,
         }, notifications
 
     def _has_lost(self, connection: Connection, watch: Watch) -> bool:
         """Return whether the maker saw documents at the last comparison that are hidden now."""
-        now = _rights_in(connection, self._makers.find(watch))
+        now = _read_rights(connection, self._makers.find(watch))
         return Rights.from_json(watch.rights).has_lost(now)
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
         if action := self._find_allowed(watch):
             return action.to_json()
-        return {"mcp": True} if _kind(watch) == "mcp" else None
+        return {"mcp": True} if _get_kind(watch) == "mcp" else None
 
     def _find_allowed(self, watch: Watch) -> WatchAction | None:
         """Return the program or webhook in effect.
@@ -290,26 +290,26 @@ class WatchedQuestions:
         After a restore, the action in the file may belong to a lost watch of the same number.
         """
         action = self._actions.find(watch.id, watch.question)
-        return action if action and _kind(watch) in action.to_json() else None
+        return action if action and _get_kind(watch) in action.to_json() else None
 
     def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
         """Return the action that the database names but that is not allowed on this machine."""
-        kind = _kind(watch)
+        kind = _get_kind(watch)
         if kind not in ("exec", "webhook") or self._find_allowed(watch):
             return None
         proposed = self._actions.find_proposed(watch.id, watch.question)
         return proposed.to_json() if proposed else {kind: True}
 
-    def _watch(self, number: int, caller: Caller | None) -> Watch:
+    def _find_watch(self, number: int, caller: Caller | None) -> Watch:
         """Return the watch if the caller (None: anybody) may know of it. Raises NotFound."""
-        watch = next((watch for watch in self._all() if watch.id == number), None)
+        watch = next((watch for watch in self._list_all() if watch.id == number), None)
         if watch is None or (caller and not _is_listed(watch, caller)):
-            raise _not_watched(number)
+            raise _not_watched_error(number)
         return watch
 
-    def _all(self) -> Sequence[Watch]:
+    def _list_all(self) -> Sequence[Watch]:
         with closing(open_reader(self._database)) as connection:
-            return all_watches(connection)
+            return list_watches(connection)
 
     # Comparing
 
@@ -323,7 +323,7 @@ class WatchedQuestions:
                         "watched questions could not be compared; will retry later",
                         why=str(error),
                     )
-            wait_s = self.delivery.next_s()
+            wait_s = self.delivery.compute_next_s()
             self._wake.wait(_ROUND_S if wait_s is None else min(_ROUND_S, wait_s))
             self._wake.clear()
 
@@ -335,7 +335,7 @@ class WatchedQuestions:
         if self._worker.is_following:
             return
         # Sorted by rights, so that each ACL view is computed only once.
-        watches = sorted(self._all(), key=lambda watch: (watch.rights or "", watch.id))
+        watches = sorted(self._list_all(), key=lambda watch: (watch.rights or "", watch.id))
         steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in watches]
         errors = []
         for step in (self._take_out_acts, *steps, self.delivery.start_due):
@@ -351,11 +351,11 @@ class WatchedQuestions:
     def _take_out_acts(self) -> None:
         """Move programs and addresses from the database to this machine's file, and turn them
         off."""
-        for watch in self._all():
-            kind = kind_of_act(watch.act)
+        for watch in self._list_all():
+            kind = reduce_act_to_kind(watch.act)
             if watch.act is None or watch.act == kind:
                 continue
-            if proposed := action_in_record(watch.id, watch.question, watch.act):
+            if proposed := parse_action(watch.id, watch.question, watch.act):
                 if self._actions.problem:
                     continue  # stays in the database, without effect, until the file is usable
                 self._actions.propose(proposed)
@@ -367,7 +367,7 @@ class WatchedQuestions:
         self._off = self._count_off()
 
     def _count_off(self) -> int:
-        return sum(self._find_disabled_action(watch) is not None for watch in self._all())
+        return sum(self._find_disabled_action(watch) is not None for watch in self._list_all())
 
     def _check(self, watch: Watch) -> None:
         """Ask the question again if its dependencies changed, and record a new state.
@@ -386,7 +386,7 @@ class WatchedQuestions:
             self._checked[watch.id] = head.version.id
             return
         version, state, dependencies = ask_head(asker, watch.question, maker.acl)
-        self._record(watch, version, state, self._rights(maker))
+        self._record(watch, version, state, self._read_rights(maker))
         self._checked[watch.id] = version
         self._dependencies.pop(watch.id, None)
         if dependencies is not None:
@@ -412,13 +412,13 @@ class WatchedQuestions:
 
     # Delivering
 
-    def _deliveries(self) -> list[Delivery]:
+    def _list_deliveries(self) -> list[Delivery]:
         """List the changes that wait for a program or webhook of this machine, oldest first."""
         if self._worker.is_following:
             return []
         actions = {
             watch.id: (watch, action)
-            for watch in self._all()
+            for watch in self._list_all()
             if (action := self._find_allowed(watch))
             and (maker := self._makers.find(watch))
             and maker.may("admin")
@@ -435,28 +435,28 @@ class WatchedQuestions:
             if waiting.watch in actions
         ]
 
-    def _report(self, delivery: Delivery) -> str:
+    def _make_report(self, delivery: Delivery) -> str:
         watch = delivery.watch
-        change = self._change(watch, delivery.notification, self._acl(watch))
+        change = self._read_change(watch, delivery.notification, self._make_acl(watch))
         report = {"watch": watch.id, "question": watch.question, **change}
         return json.dumps(report, ensure_ascii=False)
 
     def _note_delivery(self, notification: int, error: str | None) -> None:
         self._store(lambda database: note_delivery(database, notification, self._now_ms(), error))
 
-    def _change(self, watch: Watch, notification: Notification, acl: Acl) -> WatchChange:
+    def _read_change(self, watch: Watch, notification: Notification, acl: Acl) -> WatchChange:
         _, asker = self._parts()
-        before = state_at(asker, watch.question, str(notification.old), acl)
-        after = state_at(asker, watch.question, str(notification.new), acl)
+        before = answer_at(asker, watch.question, str(notification.old), acl)
+        after = answer_at(asker, watch.question, str(notification.new), acl)
         with closing(open_reader(self._database)) as connection:
-            hidden = acl.hidden_among(source_names(connection).values())
-            why = reasons_of(connection, notification, before, after, hidden)
+            hidden = acl.hidden_among(read_source_names(connection).values())
+            why = list_reasons(connection, notification, before, after, hidden)
         return {
             "id": notification.number,
             "old": notification.old,
             "new": notification.new,
-            "told": moment_text(notification.notified_ms),
-            "delivered": time_text(notification.delivered_ms),
+            "told": format_moment(notification.notified_ms),
+            "delivered": format_time(notification.delivered_ms),
             "error": notification.error,
             "before": before,
             "after": after,
@@ -469,18 +469,18 @@ def _is_listed(watch: Watch, caller: Caller) -> bool:
     return caller.may("admin") or is_maker(caller, watch)
 
 
-def _rights_in(connection: Connection, caller: Caller | None) -> Rights:
+def _read_rights(connection: Connection, caller: Caller | None) -> Rights:
     acl = caller.acl if caller else NOTHING
-    return Rights.from_acl(acl, source_names(connection).values())
+    return Rights.from_acl(acl, read_source_names(connection).values())
 
 
-def _kind(watch: Watch) -> str | None:
+def _get_kind(watch: Watch) -> str | None:
     """Return the kind of the watch's action: exec, webhook or mcp."""
-    kind = kind_of_act(watch.act)
+    kind = reduce_act_to_kind(watch.act)
     return next(iter(json.loads(kind))) if kind else None
 
 
-def _not_watched(number: int) -> NotFound:
+def _not_watched_error(number: int) -> NotFound:
     return NotFound(
         f"There is no watched question {number}",
         "no watched question has that number",

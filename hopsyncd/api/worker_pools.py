@@ -18,7 +18,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from hopsyncd.api.failures import INTERNAL, failure_of
+from hopsyncd.api.failures import INTERNAL, make_failure
 from hopsyncd.api.metrics import Load
 from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import LimitsConfig
@@ -47,7 +47,7 @@ class WorkerPools:
     llm: "FairQueue"
 
 
-def worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
+def make_worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
     """Create the pools of a daemon.
 
     LLM calls have their own time limit, so the pool `llm` has none."""
@@ -117,7 +117,7 @@ class FairQueue:
             if waiting in self._waiting:
                 self._dequeue(waiting)
             elif not (waiting.turn.cancelled() or waiting.turn.exception()):
-                self._next_turn()  # the request had its turn but will not use it
+                self._start_next_turn()  # the request had its turn but will not use it
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
@@ -145,16 +145,16 @@ class FairQueue:
     def _finish(self, job: "asyncio.Future[Result]") -> None:
         if not job.cancelled():
             job.exception()  # mark it as retrieved, because the client may be gone
-        self._next_turn()
+        self._start_next_turn()
 
-    def _next_turn(self) -> None:
+    def _start_next_turn(self) -> None:
         while self._waiting:
             last = self._last_turn
             best = min(
                 self._waiting,
                 key=lambda request: (
                     last.get(request.credentials.account, 0),
-                    last.get(_process(request.credentials), 0),
+                    last.get(_identify_process(request.credentials), 0),
                 ),
             )
             self._dequeue(best)
@@ -167,7 +167,7 @@ class FairQueue:
 
     def _count_turn(self, credentials: Credentials) -> None:
         self._turns += 1
-        process = _process(credentials)
+        process = _identify_process(credentials)
         self._last_turn[credentials.account] = self._last_turn[process] = self._turns
 
 
@@ -184,24 +184,24 @@ def choose_greediest(
     if not candidates:
         return None
     users = Counter(holder.credentials.account for holder in holders)
-    processes = Counter(_process(holder.credentials) for holder in holders)
+    processes = Counter(_identify_process(holder.credentials) for holder in holders)
 
     def holds_more(other: Credentials) -> bool:
         if other.account != newcomer.account:
             return users[other.account] > users[newcomer.account] + 1
-        return processes[_process(other)] > processes[_process(newcomer)] + 1
+        return processes[_identify_process(other)] > processes[_identify_process(newcomer)] + 1
 
     return max(
         (candidate for candidate in candidates if holds_more(candidate.credentials)),
         key=lambda request: (
             users[request.credentials.account],
-            processes[_process(request.credentials)],
+            processes[_identify_process(request.credentials)],
         ),
         default=None,
     )
 
 
-def _process(credentials: Credentials) -> tuple[object, object]:
+def _identify_process(credentials: Credentials) -> tuple[object, object]:
     """Identify the user's process or, over TCP, the user's machine."""
     return credentials.account, credentials.pid or credentials.address
 
@@ -257,13 +257,13 @@ class Listener:
             act()
 
 
-async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
+async def wait_for_result(work: Work, run: Run = run_in_threadpool) -> Json:
     """Wait for work that a pool or the writer's thread does outside the event loop."""
     answer = await run(work)
     return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
 
 
-async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
+async def wait_while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
     """Wait for the result of the work.
 
     If the client disconnects first, cancels the work and raises ClientGone. At the end, the
@@ -282,7 +282,7 @@ async def while_connected(request: Request, listener: Listener, work: Awaitable[
         task.cancel()
 
 
-async def event_lines(
+async def stream_event_lines(
     work: Callable[[Listener], Work],
     progress: Callable[[], Json | None],
     run: Run,
@@ -300,9 +300,9 @@ async def event_lines(
         loop.call_soon_threadsafe(events.put_nowait, event)
 
     listener = Listener(send)
-    task = asyncio.ensure_future(result_of(work(listener), run))
+    task = asyncio.ensure_future(wait_for_result(work(listener), run))
     task.add_done_callback(lambda _: events.put_nowait(None))
-    sent: Json | None = None
+    sent_progress: Json | None = None
     status = CLIENT_GONE
     try:
         while True:
@@ -310,18 +310,18 @@ async def event_lines(
                 event = await asyncio.wait_for(events.get(), _TICK_S)
             except TimeoutError:
                 now = progress()
-                if now is None or now == sent:
+                if now is None or now == sent_progress:
                     continue
-                sent, event = now, {"event": "progress", **now}
+                sent_progress, event = now, {"event": "progress", **now}
             if event is None:
                 break
-            yield _line(event)
-        status, last = _last_event(task)
+            yield _format_line(event)
+        status, last = _make_last_event(task)
     finally:
         listener.note_disconnect()
         task.cancel()
         note(status)
-    yield _line(last)
+    yield _format_line(last)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
@@ -329,18 +329,18 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
+def _make_last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
     error = task.exception()
     if error is None:
         return 200, {"event": "answer", "answer": task.result()}
     if isinstance(error, REPORTABLE):
-        status, body = failure_of(error)
+        status, body = make_failure(error)
         return status, {"event": "error", "status": status, **body}
     log.error("request failed", exc_info=error)
     return 500, {"event": "error", "status": 500, **INTERNAL}
 
 
-def _line(event: Json) -> bytes:
+def _format_line(event: Json) -> bytes:
     """Format an event as a line of ASCII.
 
     Some clients take U+0085 and U+2028 in names for line ends.

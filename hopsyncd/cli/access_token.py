@@ -12,12 +12,12 @@ import click
 from hopsyncd.api.tokens import LIMITED_ROLES, Role, Token, TokenFile, TokenUses
 from hopsyncd.cli.output import json_option, print_json
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.config.privacy import own_folder
+from hopsyncd.config.privacy import create_own_folder
 from hopsyncd.config.secret_file import write_secret
 from hopsyncd.config.values import PERSON
-from hopsyncd.display import relative_time
+from hopsyncd.display import format_relative_time
 from hopsyncd.errors import ConfigError
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 _SPAN = re.compile(r"(?P<number>[1-9][0-9]{0,4})(?P<unit>[hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -50,7 +50,7 @@ class _Expiry(click.ParamType[int | None]):
         return int(end.timestamp())
 
 
-def _name(_: click.Context, __: click.Parameter, value: Any) -> Any:
+def _check_names(_: click.Context, __: click.Parameter, value: Any) -> Any:
     for name in (value,) if isinstance(value, str) else value:
         if not PERSON.fullmatch(name):
             raise click.BadParameter(f"{name!r}: use letters, digits and . _ @ + -")
@@ -58,7 +58,7 @@ def _name(_: click.Context, __: click.Parameter, value: Any) -> Any:
 
 
 @token.command()
-@click.option("--user", required=True, callback=_name, help="The user of the token.")
+@click.option("--user", required=True, callback=_check_names, help="The user of the token.")
 @click.option(
     "--role",
     type=click.Choice(get_args(Role)),
@@ -76,7 +76,7 @@ def _name(_: click.Context, __: click.Parameter, value: Any) -> Any:
     "--group",
     "groups",
     multiple=True,
-    callback=_name,
+    callback=_check_names,
     help="Add the user to this group, to see the sources visible to the group. Repeatable.",
 )
 @click.option(
@@ -118,9 +118,9 @@ def create(
     _require_sources(config, sources)
     if out and out.exists():
         raise click.UsageError(f"{out} exists already.")
-    own_folder(config.daemon.data_dir)
+    create_own_folder(config.daemon.data_dir)
     created, text = TokenFile.from_config(config).add(user, role, expires_s, sources, groups)
-    until = f"until {_day(expires_s)}" if expires_s else "without an expiry"
+    until = f"until {_format_day(expires_s)}" if expires_s else "without an expiry"
     click.echo(f"Token {created.id} for {user}, with the role {role}, {until}.", err=True)
     if out:
         try:
@@ -147,8 +147,8 @@ def _require_sources(config: Config, sources: Sequence[str]) -> None:
     names = [source.name for source in config.sources]
     for name in sources:
         if name not in names:
-            near = process.extractOne(name, names, score_cutoff=60)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            nearest_name = process.extractOne(name, names, score_cutoff=60)
+            hint = f" Did you mean {nearest_name[0]!r}?" if nearest_name else ""
             raise click.UsageError(f"No source is called {name!r}.{hint}")
 
 
@@ -161,20 +161,22 @@ def list_(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd token list
     """
     config = load_config(context.obj)
-    used = TokenUses.from_config(config).read()
-    shown = [_describe(token, used.get(token.id)) for token in TokenFile.from_config(config).read()]
+    last_uses = TokenUses.from_config(config).read()
+    descriptions = [
+        _describe(token, last_uses.get(token.id)) for token in TokenFile.from_config(config).read()
+    ]
     if as_json:
-        print_json({"tokens": shown})
+        print_json({"tokens": descriptions})
         return
-    if not shown:
+    if not descriptions:
         click.echo("There is no token. `hopsyncd token create --user NAME` makes one.")
-    for row in shown:
+    for row in descriptions:
         limited = f", only {', '.join(row['sources'])}" if row["sources"] else ""
         groups = f", of {', '.join(row['groups'])}" if row["groups"] else ""
         state = "expired" if row["expired"] else "expires"
         expires = f"{state} {row['expires'][:10]}" if row["expires"] else "does not expire"
-        last = f"last used {relative_time(row['used'])}" if row["used"] else "never used"
-        click.echo(printable(f"{row['id']}  {row['user']}: {row['role']}{limited}{groups}"))
+        last = f"last used {format_relative_time(row['used'])}" if row["used"] else "never used"
+        click.echo(make_printable(f"{row['id']}  {row['user']}: {row['role']}{limited}{groups}"))
         click.echo(f"          made {row['created'][:10]}, {expires}, {last}")
 
 
@@ -207,9 +209,9 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
         removed = file.remove(lambda token: token.user == user, f"of the user {user}")
     else:
         stored_ids = {token.id for token in file.read()}
-        wrong = next((id for id in ids if id not in stored_ids), ids[0])
+        wrong_id = next((id for id in ids if id not in stored_ids), ids[0])
         revoked_ids = frozenset(ids) if stored_ids.issuperset(ids) else frozenset[str]()
-        removed = file.remove(lambda token: token.id in revoked_ids, f"with the id {wrong}")
+        removed = file.remove(lambda token: token.id in revoked_ids, f"with the id {wrong_id}")
     for token in removed:
         click.echo(f"Revoked {token.id} of {token.user}.")
 
@@ -222,16 +224,16 @@ def _describe(token: Token, used_s: int | None) -> dict[str, Any]:
         "role": token.role,
         "sources": token.sources and [*token.sources],
         "groups": [*token.groups],
-        "created": _time(token.created_s),
-        "expires": _time(token.expires_s),
+        "created": _format_time(token.created_s),
+        "expires": _format_time(token.expires_s),
         "expired": token.is_expired(time.time()),
-        "used": _time(used_s),
+        "used": _format_time(used_s),
     }
 
 
-def _time(seconds: int | None) -> str | None:
+def _format_time(seconds: int | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def _day(seconds: int) -> str:
+def _format_day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds).astimezone().date().isoformat()

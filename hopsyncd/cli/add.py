@@ -8,16 +8,16 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, confirm, json_option, print_if_json
+from hopsyncd.cli.output import confirm, json_option, make_client, print_if_json
 from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problems
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.config.configuration import Config, config_path, load_config
+from hopsyncd.config.configuration import Config, find_config_path, load_config
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.config.values import CRON_HINT
-from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural, relative_time
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN, format_relative_time, pluralise
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 # Kinds that are scanned instead of watched for file events.
 _SCANNED_KINDS = ("git", "mbox", "maildir", "sqlite", "imap", "remote")
@@ -25,7 +25,7 @@ _FILE_KINDS = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+def _parse_seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """Parse a duration such as `30m` to seconds."""
     if text is None:
         return None
@@ -35,7 +35,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+def _check_times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     """Check a cron expression, and return it unchanged."""
     if text is not None:
         from hopsyncd.config.schedule import parse_cron
@@ -47,7 +47,7 @@ def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
     return text
 
 
-def _columns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
+def _split_columns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str]:
     return [name.strip() for text in values for name in text.split(",") if name.strip()]
 
 
@@ -56,11 +56,11 @@ def _columns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 @click.option("--name", help="The name of the source. Default: taken from the path or URL.")
 @click.option("--kind", default="", help="The kind of source, if it cannot be detected.")
 @click.option(
-    "--every", callback=_seconds, metavar="30m", help="Time between two scans: 90s, 30m, 2h."
+    "--every", callback=_parse_seconds, metavar="30m", help="Time between two scans: 90s, 30m, 2h."
 )
 @click.option(
     "--at",
-    callback=_times,
+    callback=_check_times,
     metavar="CRON",
     help='Scan at these times, as a cron expression: "30 3 * * mon-fri".',
 )
@@ -74,7 +74,10 @@ def _columns(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
 @click.option("--query", help="SQLite: a SELECT statement instead of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
 @click.option(
-    "--text", multiple=True, callback=_columns, help="SQLite: the columns that hold the text: a,b."
+    "--text",
+    multiple=True,
+    callback=_split_columns,
+    help="SQLite: the columns that hold the text: a,b.",
 )
 @click.option("--title", help="SQLite: the column that holds the title.")
 @click.option("--dry-run", is_flag=True, help="Print the new section without writing it.")
@@ -116,11 +119,11 @@ def add(
         )
     more = {"scan_every_s": every, "scan_at": at, **patterns}
     keys = {**detected.keys, **{key: value for key, value in more.items() if value is not None}}
-    file = config_path(context.obj)
-    overlaps = _overlaps(keys, load_config(context.obj))
+    file = find_config_path(context.obj)
+    overlaps = _describe_overlaps(keys, load_config(context.obj))
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)
-    for note in [*detected.notes, *overlaps, *_notes_on(detected.keys["kind"], every, at)]:
+    for note in [*detected.notes, *overlaps, *_describe_kind(detected.keys["kind"], every, at)]:
         click.echo(note)
     if dry_run:
         click.echo(f"This was a dry run: {file} was not changed.")
@@ -128,7 +131,7 @@ def add(
     click.echo(f'Added "{chosen}" to {file}. {reload_if_running(context.obj)}')
 
 
-def _overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
+def _describe_overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
     """Tell the user which folders of the configuration contain the new folder, or are inside it."""
     if keys["kind"] != "folder":
         return []
@@ -136,20 +139,20 @@ def _overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
     for source in config.sources:
         if not isinstance(source, FolderSource):
             continue
-        known = source.path.resolve()
-        if new != known and new.is_relative_to(known):
+        folder = source.path.resolve()
+        if new != folder and new.is_relative_to(folder):
             where = f'This folder is inside the source "{source.name}"'
-            once = f'add "{new.relative_to(known)}/" to `ignore` of "{source.name}"'
-        elif new != known and known.is_relative_to(new):
+            once = f'add "{new.relative_to(folder)}/" to `ignore` of "{source.name}"'
+        elif new != folder and folder.is_relative_to(new):
             where = f'The source "{source.name}" is inside this folder'
-            once = f'add "{known.relative_to(new)}/" to `ignore` of the new source'
+            once = f'add "{folder.relative_to(new)}/" to `ignore` of the new source'
         else:
             continue
         notes.append(f"{where}, so its files are indexed twice. To index them once, {once}.")
     return notes
 
 
-def _notes_on(kind: str, every: object, at: object) -> list[str]:
+def _describe_kind(kind: str, every: object, at: object) -> list[str]:
     """Tell the user when changes of a new source are found, and which of its files are read."""
     notes = []
     if kind in _SCANNED_KINDS and not every and not at:
@@ -193,7 +196,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     if not yes:
         versions = "all versions for good" if purge else "the newest version"
         confirm(f"Remove {name}, and its documents from {versions}?", f"{name} was not removed")
-    file = config_path(context.obj)
+    file = find_config_path(context.obj)
     if name in configured:
         # First, so that a daemon that starts now does not fetch the documents again.
         remove_source(file, name)
@@ -223,11 +226,14 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
 def _print_removal(answer: Mapping[str, Any]) -> None:
     what_remains = "erased from all versions" if answer["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {answer['name']} with {plural(answer['documents'], 'document')} ({what_remains})."
+        f"Removed {answer['name']} with {pluralise(answer['documents'], 'document')}"
+        f" ({what_remains})."
         + (f" The newest version is {answer['version']}." if answer["version"] else "")
     )
     for source, document in answer["held_by"]:
-        click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
+        click.echo(
+            f"{source}: {make_printable(document)} contains some of the same text and keeps it."
+        )
     if not answer["erased"]:
         click.echo(
             "A query was still reading the old data. Run the command again to erase the rest."
@@ -243,7 +249,7 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
 
     Example: hopsyncd sources notes
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         now: Mapping[str, Any] = client.status() if name else client.sources()
     shown = [source for source in now["sources"] if name in (None, source["name"])]
     if name and not shown:
@@ -263,12 +269,14 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _print_line(source: dict[str, Any]) -> None:
-    parts = [plural(source["documents"], "document")]
+    parts = [pluralise(source["documents"], "document")]
     parts += [f"{source['problems']} with problems"] if source["problems"] else []
     parts += [f"{source['pinned']} restored"] if source["pinned"] else []
-    parts.append(f"scanned {relative_time(source['scanned'])}")
-    parts += [f"next scan {relative_time(source['next'])}"] if source["next"] else []
-    problem = f": {printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
+    parts.append(f"scanned {format_relative_time(source['scanned'])}")
+    parts += [f"next scan {format_relative_time(source['next'])}"] if source["next"] else []
+    problem = (
+        f": {make_printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
+    )
     click.echo(
         f"{source['name']} ({source['kind']}): {source['state']}, {', '.join(parts)}{problem}"
     )
@@ -284,8 +292,8 @@ def _print_details(source: dict[str, Any]) -> None:
         "documents": source["documents"],
         "with problems": source["problems"],
         "restored": source["pinned"] or None,
-        "last scan": relative_time(source["scanned"]),
-        "next scan": relative_time(source["next"]) if source["next"] else None,
+        "last scan": format_relative_time(source["scanned"]),
+        "next scan": format_relative_time(source["next"]) if source["next"] else None,
         "file events": source["watch_problem"] or ("working" if source["watching"] else None),
     }
     rights = source.get("rights") or {"visible_to": ["members"], "paths": []}
@@ -295,11 +303,11 @@ def _print_details(source: dict[str, Any]) -> None:
         rows["rights"] = f"{KEPT_CLOSED}. {TO_OPEN}"
     for rule in rights["paths"]:
         viewers = ", ".join(rule["visible_to"])
-        rows[f"  {rule['match']}"] = f"{viewers} ({plural(rule['documents'], 'document')})"
+        rows[f"  {rule['match']}"] = f"{viewers} ({pluralise(rule['documents'], 'document')})"
     click.echo(source["name"])
     for title, value in rows.items():
         if value is not None:
-            click.echo(f"  {title + ':':<15}{printable(str(value))}")
+            click.echo(f"  {title + ':':<15}{make_printable(str(value))}")
 
 
 @click.command()
@@ -313,7 +321,7 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd pause project
     """
-    answer = client_of(context).pause(name)
+    answer = make_client(context).pause(name)
     if not print_if_json(answer, as_json):
         click.echo(f"Paused {name}. Its documents stay searchable.")
 
@@ -327,6 +335,6 @@ def resume(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd resume project
     """
-    answer = client_of(context).resume(name)
+    answer = make_client(context).resume(name)
     if not print_if_json(answer, as_json):
         click.echo(f"Resumed {name}. The source is being scanned.")

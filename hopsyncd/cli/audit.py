@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.output import client_of, json_option, print_if_json, warn
-from hopsyncd.display import plural, relative_time
-from hopsyncd.printable import printable
+from hopsyncd.cli.output import json_option, make_client, print_if_json, warn
+from hopsyncd.display import format_relative_time, pluralise
+from hopsyncd.printable import make_printable
 
 
 @click.command()
@@ -34,31 +34,31 @@ def audit(
 
     Example: hopsyncd audit --since yesterday --user ann
     """
-    answer = client_of(context).audit(since=since, user=user, limit=limit)
+    answer = make_client(context).audit(since=since, user=user, limit=limit)
     if print_if_json(answer, as_json):
         return
     for entry in reversed(answer["entries"]):
-        click.echo(_line(entry))
+        click.echo(_format_line(entry))
     if not answer["entries"]:
         click.echo("Nothing is recorded.")
     if not answer["enabled"]:
         click.echo("Searches are not recorded: set `enabled = true` in [audit] to record them.")
     if answer["problem"]:
-        warn([f"{plural(answer['lost'], 'request')} could not be recorded: {answer['problem']}"])
+        warn([f"{pluralise(answer['lost'], 'request')} could not be recorded: {answer['problem']}"])
     if answer["torn"]:
-        warn([f"{plural(answer['torn'], 'line')} of the audit log cannot be read"])
+        warn([f"{pluralise(answer['torn'], 'line')} of the audit log cannot be read"])
 
 
-def _line(entry: Mapping[str, Any]) -> str:
+def _format_line(entry: Mapping[str, Any]) -> str:
     """Format a recorded request as a line."""
     origin = entry["address"] or entry["program"] or entry["transport"]
     parameters = "".join(
         f" {key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in entry["asked"].items()
     )
-    results = "" if entry["results"] is None else f", {plural(entry['results'], 'result')}"
+    results = "" if entry["results"] is None else f", {pluralise(entry['results'], 'result')}"
     sources = f" from {', '.join(entry['sources'])}" if entry["sources"] else ""
-    return printable(
-        f"{relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {origin}):"
+    return make_printable(
+        f"{format_relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {origin}):"
         f" {entry['action']}{parameters}: {entry['status']}{results}{sources}"
     )

@@ -14,9 +14,9 @@ import click
 from hopsyncd.cli.output import confirm, json_option, print_if_json, send_long
 from hopsyncd.client import Client, calls
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.display import plural, relative_time
+from hopsyncd.display import format_relative_time, pluralise
 from hopsyncd.errors import BadRequest, DaemonUnavailable
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from store.backup_folder import Backup
@@ -96,15 +96,15 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
 
     Example: hopsyncd backup list
     """
-    from hopsyncd.api.version_log import moment_text
+    from hopsyncd.api.version_log import format_moment
     from store.restoring import list_replaced
 
     config = load_config(context.obj)
-    place = folder or _folder_of(config)
+    place = folder or _require_folder(config)
     backups: list[dict[str, Any]] = [
         {
             "name": backup.name,
-            "created": moment_text(backup.manifest.created_ms),
+            "created": format_moment(backup.manifest.created_ms),
             "version": backup.manifest.version,
             "documents": backup.manifest.documents,
             "passages": backup.manifest.passages,
@@ -122,8 +122,8 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
         click.echo(f"There is no backup in {place}. `hopsyncd backup now` makes one.")
     for row in backups:
         click.echo(
-            f"{row['name']}: version {row['version']}, {plural(row['documents'], 'document')},"
-            f" {row['bytes'] / 1e6:.1f} MB, {relative_time(row['created'])}"
+            f"{row['name']}: version {row['version']}, {pluralise(row['documents'], 'document')},"
+            f" {row['bytes'] / 1e6:.1f} MB, {format_relative_time(row['created'])}"
         )
     for file in replaced:
         click.echo(f"A restore has replaced this database: {file}")
@@ -143,7 +143,7 @@ def _list_backups(folder: Path) -> "Sequence[Backup]":
         ) from error
 
 
-def _folder_of(config: Config) -> Path:
+def _require_folder(config: Config) -> Path:
     if config.backup.dir is None:
         raise BadRequest(
             "Cannot list the backups",
@@ -174,13 +174,13 @@ def restore(
     from hopsyncd.api.tokens import TokenFile
     from hopsyncd.ingest.backup_process import verify_copy
     from store.backup_folder import Backup
-    from store.restoring import describe_loss, pending_restore, stage
+    from store.restoring import describe_loss, find_pending_restore, stage_restore
 
     config = load_config(context.obj)
-    database = _database_file(config)
+    database = _require_database_file(config)
     chosen = _choose(config, name, folder)
     copy = chosen.database if isinstance(chosen, Backup) else chosen
-    if database.parent.exists() and pending_restore(database):
+    if database.parent.exists() and find_pending_restore(database):
         _swap(config, database)  # complete a restore that was interrupted
     _refuse_detached_daemon(config, database)
     loss = describe_loss(database, copy)
@@ -188,7 +188,13 @@ def restore(
         _describe(chosen, loss, database)
     if database.exists() and not yes:
         confirm("Replace the database?", "The database was not replaced")
-    stage(database, printable(copy.parent.name), chosen, verify_copy, time.time_ns() // 1_000_000)
+    stage_restore(
+        database,
+        make_printable(copy.parent.name),
+        chosen,
+        verify_copy,
+        time.time_ns() // 1_000_000,
+    )
     restored, service = _swap(config, database)
     started = _start(service)
     if restored is None:
@@ -197,31 +203,31 @@ def restore(
         return
     answer = {**asdict(restored), "replaced": str(restored.replaced or ""), "started": started}
     if not print_if_json(answer, as_json):
-        _report(restored, started)
-        if closed := _closed_by_backup(config, database):
+        _print_report(restored, started)
+        if closed := _list_closed_by_backup(config, database):
             click.echo(
                 f"Closed to members in the backup, but not in your configuration:"
-                f" {', '.join(map(printable, closed))}. They stay closed until you set"
+                f" {', '.join(map(make_printable, closed))}. They stay closed until you set"
                 ' `visible_to`; ["members"] opens a source.'
             )
         if config.access.listen and not TokenFile.from_config(config).read():
             click.echo("A backup has no tokens. Make new tokens with `hopsyncd token create`.")
 
 
-def _closed_by_backup(config: Config, database: Path) -> list[str]:
+def _list_closed_by_backup(config: Config, database: Path) -> list[str]:
     """List the sources that are closed only by the rules in the restored database."""
     from contextlib import closing
 
     from hopsyncd.api.access_rules import AccessRules
     from store.open_database import open_reader
-    from store.sources import access_rules
+    from store.sources import read_access_rules
 
     with closing(open_reader(database)) as connection:
-        rules = AccessRules.from_config(config, access_rules(connection))
-    return rules.closed_by_record(config.sources)
+        rules = AccessRules.from_config(config, read_access_rules(connection))
+    return rules.list_closed_by_record(config.sources)
 
 
-def _database_file(config: Config) -> Path:
+def _require_database_file(config: Config) -> Path:
     if isinstance(config.database, Path):
         return config.database
     raise BadRequest(
@@ -257,14 +263,14 @@ def _refuse_detached_daemon(config: Config, database: Path) -> None:
 
 
 def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
-    wanted = name
+    backup_name = name
     if "/" in name:
         file = Path(name).expanduser().absolute()
         if file.is_file():
             return file
-        folder, wanted = file.parent, file.name
-    backups = _list_backups(folder or _folder_of(config))
-    chosen = next((backup for backup in backups if wanted in (backup.name, "latest")), None)
+        folder, backup_name = file.parent, file.name
+    backups = _list_backups(folder or _require_folder(config))
+    chosen = next((backup for backup in backups if backup_name in (backup.name, "latest")), None)
     if chosen is None:
         place = "there" if "/" in name else f"in {folder or config.backup.dir}"
         raise BadRequest(
@@ -277,41 +283,41 @@ def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
 
 def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
     """Describe the backup, and the changes since then that will be lost."""
-    from hopsyncd.api.version_log import moment_text
+    from hopsyncd.api.version_log import format_moment
     from store.backup_folder import Backup
 
     if isinstance(chosen, Backup):
         manifest = chosen.manifest
         click.echo(
             f"The backup {chosen.name} has version {manifest.version} with"
-            f" {plural(manifest.documents, 'document')}, made"
-            f" {relative_time(moment_text(manifest.created_ms))}."
+            f" {pluralise(manifest.documents, 'document')}, made"
+            f" {format_relative_time(format_moment(manifest.created_ms))}."
         )
     if loss.unreadable:
         click.echo(f"All later changes in {database} will be lost: {loss.unreadable}.")
     elif loss.version:
         click.echo(f"{database} ends at version {loss.version}. This will be lost:")
-        for line in _loss_lines(loss):
+        for line in _describe_loss(loss):
             click.echo(f"  {line}")
         click.echo("Your files and notes are not touched: changes since then are indexed again.")
 
 
-def _loss_lines(loss: "Loss") -> list[str]:
-    from hopsyncd.api.version_log import moment_text
+def _describe_loss(loss: "Loss") -> list[str]:
+    from hopsyncd.api.version_log import format_moment
 
     lines = []
-    newest = relative_time(moment_text(loss.created_ms))
+    newest = format_relative_time(format_moment(loss.created_ms))
     if loss.is_other:
         lines.append(
-            f"{plural(loss.versions, 'version')}: all, because the backup is of another database"
+            f"{pluralise(loss.versions, 'version')}: all, because the backup is of another database"
         )
     elif loss.versions:
-        lines.append(f"{plural(loss.versions, 'version')}, the newest {newest}")
+        lines.append(f"{pluralise(loss.versions, 'version')}, the newest {newest}")
     for noun, names in (("tag", loss.tags), ("watched question", loss.watches)):
         if names:
-            shown = ", ".join(printable(name) for name in names[:_SHOWN])
-            more = ", …" if len(names) > _SHOWN else ""
-            lines.append(f"{plural(len(names), noun)}: {shown}{more}")
+            listed_names = ", ".join(make_printable(name) for name in names[:_SHOWN])
+            ellipsis = ", …" if len(names) > _SHOWN else ""
+            lines.append(f"{pluralise(len(names), noun)}: {listed_names}{ellipsis}")
     return lines or ["nothing, because the backup has every change"]
 
 
@@ -339,13 +345,13 @@ def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[st
 
 
 def _unfinished_error(database: Path, error: "WriterBusy") -> BadRequest:
-    from store.restoring import order_file
+    from store.restoring import get_order_path
 
     return BadRequest(
         "The restore is not complete",
         f"{error.why}, and did not end within {_STOP_S:g} s",
         "Stop that process and start the daemon, which completes the restore. To cancel it, delete"
-        f" {order_file(database)} first",
+        f" {get_order_path(database)} first",
     )
 
 
@@ -355,12 +361,12 @@ def _stop_daemon(config: Config) -> Sequence[str]:
         pid = Client(config.daemon.socket).status()["pid"]  # only a daemon of this machine
     except DaemonUnavailable:
         return ()  # the daemon is starting or stopping
-    unit = _service_of(pid)
+    unit = _find_service_command(pid)
     os.kill(pid, signal.SIGTERM)
     return unit
 
 
-def _service_of(pid: int) -> Sequence[str]:
+def _find_service_command(pid: int) -> Sequence[str]:
     try:
         group = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
@@ -379,7 +385,7 @@ def _start(command: Sequence[str]) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _report(restored: "Restored", started: bool) -> None:
+def _print_report(restored: "Restored", started: bool) -> None:
     click.echo(f"Restored. The newest version is {restored.version}.")
     if restored.replaced:
         click.echo(
@@ -387,11 +393,12 @@ def _report(restored: "Restored", started: bool) -> None:
         )
     if restored.purged:
         click.echo(
-            f"{plural(restored.purged, 'document')} purged since the backup will be purged again."
+            f"{pluralise(restored.purged, 'document')} purged since the backup will be purged"
+            " again."
         )
     if restored.unread:
         click.echo(
-            f"The replaced database cannot be read ({printable(restored.unread)}). If you have"
+            f"The replaced database cannot be read ({make_printable(restored.unread)}). If you have"
             " purged documents since the backup, purge them again."
         )
     click.echo("The daemon was started again." if started else "Now run `hopsyncd serve`.")

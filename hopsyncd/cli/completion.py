@@ -50,14 +50,14 @@ def complete_version(
 ) -> list[CompletionItem]:
     """Complete tags and the newest versions, if a daemon answers in time."""
     items = [CompletionItem("head", help="the newest version")]
-    for version in _versions(context):
+    for version in _read_versions(context):
         description = f"version {version['version']}: {version['reason']}"
         items += [CompletionItem(tag, help=description) for tag in version["tags"]]
         items.append(CompletionItem(str(version["version"]), help=version["reason"]))
     return [item for item in items if item.value.startswith(begun)]
 
 
-def _versions(context: click.Context) -> "Sequence[LoggedVersion]":
+def _read_versions(context: click.Context) -> "Sequence[LoggedVersion]":
     try:
         config = load_config(context.find_root().params.get("config_file"))
         return Client(config.daemon.socket, timeout_s=_DEADLINE_S).log(limit=50)["versions"]

@@ -39,7 +39,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 _there = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
-def _choices(flag: str, name: str, values: Sequence[str], text: str) -> Any:
+def _make_choice_option(flag: str, name: str, values: Sequence[str], text: str) -> Any:
     """Create an option that may be given several times, with one of `values` each time."""
     return click.option(flag, name, multiple=True, type=click.Choice(values), help=text)
 
@@ -68,19 +68,19 @@ _OPTIONS = (
         show_default=True,
         help="With --self: the random seed for choosing edges.",
     ),
-    _choices(
+    _make_choice_option(
         "--strategy",
         "strategies",
         ALL_STRATEGIES,
         "Default: all but rerank; with --folder or --self, all but decompose and rerank.",
     ),
-    _choices("--profile", "profiles", PROFILES, "How `hop` searches."),
-    _choices("--reasoner", "reasoners", REASONERS, "How `hop` chooses edges."),
+    _make_choice_option("--profile", "profiles", PROFILES, "How `hop` searches."),
+    _make_choice_option("--reasoner", "reasoners", REASONERS, "How `hop` chooses edges."),
     click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
     click.option("--beam", "beams", multiple=True, type=WholeNumber(1, 100)),
-    _choices("--rerank", "reranks", RERANKS, "How results are reranked."),
-    _choices("--method", "methods", METHODS, "`logic` calls the configured LLM."),
+    _make_choice_option("--rerank", "reranks", RERANKS, "How results are reranked."),
+    _make_choice_option("--method", "methods", METHODS, "`logic` calls the configured LLM."),
     click.option(
         "--answers",
         is_flag=True,
@@ -163,12 +163,12 @@ def evaluate(
         measured = _measure_folder(config, given)
     else:
         measured = _measure_corpus(config, given)
-    from hopsyncd.evaluation.report import evaluation_json, question_lines, write_report
+    from hopsyncd.evaluation.report import format_evaluation, format_question_lines, write_report
 
     if per_question:
-        per_question.write_text(question_lines(measured.evaluation), encoding="utf-8")
+        per_question.write_text(format_question_lines(measured.evaluation), encoding="utf-8")
     written = write_report(report, measured) if report else []
-    if print_if_json(evaluation_json(measured), as_json):
+    if print_if_json(format_evaluation(measured), as_json):
         return
     print_table(measured)
     for file in written:
@@ -180,27 +180,27 @@ def _measure_corpus(config: Config, options: Mapping[str, Any]) -> "Measured":
     if options["corpus"] is None or options["questions"] is None:
         raise click.UsageError("Use --corpus or --folder with --questions, or use --self.")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
-    from hopsyncd.evaluation.recordings import recorded_maker
+    from hopsyncd.evaluation.recordings import make_recorded_maker
     from hopsyncd.evaluation.report import Measured
+    from hopsyncd.evaluation.run import choose_kept_folder
     from hopsyncd.evaluation.run import evaluate as run
-    from hopsyncd.evaluation.run import kept_folder
     from hopsyncd.models.questions import BuiltinMaker
 
     corpus = read_corpus(options["corpus"])
     questions = read_questions(Path(options["questions"]), corpus)
-    models, notes = _models(config, options), []
+    models, notes = _load_models(config, options), []
     # Never the configured LLM: indexing a corpus with it is expensive.
     maker: QuestionMaker = BuiltinMaker(models.language, models.encoder)
     recorded, mode = options["questions_from"], options["questions_mode"]
     if recorded:
-        maker = recorded_maker(recorded, corpus, models.language, models.encoder, mode)
+        maker = make_recorded_maker(recorded, corpus, models.language, models.encoder, mode)
         notes.append(f"Indexed with the questions of {recorded.name} (mode {mode}).")
     experiment = _experiment(config, options, replace(models, maker=maker), STRATEGIES)
     keep = options["keep"]
-    folder = keep and kept_folder(keep, corpus, maker, experiment.budget_factor)
+    folder = keep and choose_kept_folder(keep, corpus, maker, experiment.budget_factor)
     store = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _progress(experiment, len(corpus), len(questions)) as shown:
-        result = run(Path(place), corpus, questions, shown)
+    with store as place, _progress(experiment, len(corpus), len(questions)) as lines:
+        result = run(Path(place), corpus, questions, lines)
     title = f"Evaluation of {options['corpus'].name} with {Path(options['questions']).name}"
     return Measured(title, notes, experiment.searches, result)
 
@@ -208,7 +208,7 @@ def _measure_corpus(config: Config, options: Mapping[str, Any]) -> "Measured":
 def _measure_folder(config: Config, options: Mapping[str, Any]) -> "Measured":
     if options["corpus"] or options["questions_from"] or options["questions"] is None:
         raise click.UsageError("Use --folder with --questions, and without a corpus.")
-    from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
+    from hopsyncd.evaluation.real_folder import make_source, measure_folder, read_quoted
     from hopsyncd.evaluation.report import Measured
 
     file, folder = Path(options["questions"]), options["folder"]
@@ -216,12 +216,12 @@ def _measure_folder(config: Config, options: Mapping[str, Any]) -> "Measured":
     ignored, path = list(options["ignore"]), file.resolve()
     if path.is_relative_to(folder.resolve()):
         ignored.append(f"/{path.relative_to(folder.resolve())}")
-    source = source_of(folder, ignored)
-    experiment = _experiment(config, options, _models(config, options), _PLAIN_STRATEGIES)
+    source = make_source(folder, ignored)
+    experiment = _experiment(config, options, _load_models(config, options), _PLAIN_STRATEGIES)
     keep = options["keep"]
     store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _progress(experiment, 1, len(questions)) as shown:
-        result = measured_folder(Path(place), source, questions, config, shown)
+    with store as place, _progress(experiment, 1, len(questions)) as lines:
+        result = measure_folder(Path(place), source, questions, config, lines)
     title = f"Evaluation of {folder.name} with {file.name}"
     notes = [f"No passage holds: {name}" for name in result.unread]
     return Measured(title, notes, experiment.searches, result)
@@ -236,14 +236,14 @@ def _measure_self(config: Config, options: Mapping[str, Any]) -> "Measured":
     from hopsyncd.evaluation.index_questions import NOTES, evaluate_index
     from hopsyncd.evaluation.report import Measured
 
-    experiment = _experiment(config, options, _models(config, options), _PLAIN_STRATEGIES)
+    experiment = _experiment(config, options, _load_models(config, options), _PLAIN_STRATEGIES)
     database, by_llm = config.database, options["by_llm"]
-    with _progress(experiment, 0, 0) as shown:
-        result = evaluate_index(database, int(number), options["seed"], shown, by_llm=by_llm)
+    with _progress(experiment, 0, 0) as lines:
+        result = evaluate_index(database, int(number), options["seed"], lines, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
 
-def _models(config: Config, options: Mapping[str, Any]) -> "Models":
+def _load_models(config: Config, options: Mapping[str, Any]) -> "Models":
     from hopsyncd.models.loading import load_models
 
     models = load_models(config)
@@ -252,14 +252,14 @@ def _models(config: Config, options: Mapping[str, Any]) -> "Models":
     return models
 
 
-def _searches(options: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
-    from hopsyncd.evaluation.run import searches_of
+def _list_searches(options: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
+    from hopsyncd.evaluation.run import list_searches
 
     swept = (
         options[name]
         for name in ("profiles", "reasoners", "top_ks", "n_hops", "beams", "reranks", "methods")
     )
-    searches = searches_of(options["strategies"] or default, *swept)
+    searches = list_searches(options["strategies"] or default, *swept)
     if not searches:
         raise click.UsageError("The reasoner `walk` does not work with --profile paper.")
     return searches
@@ -274,7 +274,7 @@ def _experiment(
 
     by: Answers = "llm" if options["by_llm"] else "extractive"
     return Experiment(
-        _searches(options, strategies),
+        _list_searches(options, strategies),
         models,
         config.index.edge_budget_factor,
         WalkSettings.from_config(config.query),
@@ -312,9 +312,9 @@ def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterat
         lines = _Lines(searches)
         yield replace(experiment, on_passages=lines.on_passages, on_question=lines.on_question)
         return
-    from hopsyncd.cli.progress import bars
+    from hopsyncd.cli.progress import make_bars
 
-    with bars() as shown:
+    with make_bars() as shown:
         first = shown.add_task(
             "indexing", total=passages or None, visible=bool(passages), unit="passages"
         )
@@ -328,12 +328,12 @@ def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterat
 
 def print_table(measured: "Measured") -> None:
     """Print the measures of each search, and the notes."""
-    from hopsyncd.evaluation.report import evaluation_json
+    from hopsyncd.evaluation.report import format_evaluation
 
-    whole = evaluation_json(measured)
-    rows = whole["strategies"]
+    report = format_evaluation(measured)
+    rows = report["strategies"]
     ranked = ["recall@5", "recall@10", "recall@20", "all@5", "all@10", "all@20", "reciprocal_rank"]
-    for kind, scores in (whole["kinds"] or {"": rows}).items():
+    for kind, scores in (report["kinds"] or {"": rows}).items():
         _print_rows(rows=scores, columns=ranked, head=kind or "search")
     first = next(iter(rows.values()))
     answers = [column for column in first if column.startswith("answer_")]
@@ -341,9 +341,9 @@ def print_table(measured: "Measured") -> None:
         _print_rows(rows, shares)
     _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"])
     click.echo(
-        f"{whole['passages']} passages, {whole['edges']} edges, {whole['questions']} questions,"
-        f" indexed in {whole['index_s']:.1f} s, {whole['llm_calls']} LLM calls,"
-        f" {whole['llm_tokens']} tokens"
+        f"{report['passages']} passages, {report['edges']} edges, {report['questions']} questions,"
+        f" indexed in {report['index_s']:.1f} s, {report['llm_calls']} LLM calls,"
+        f" {report['llm_tokens']} tokens"
     )
     for note in measured.notes:
         click.echo(note)
@@ -359,11 +359,11 @@ def _print_rows(
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for name, row in rows.items():
-        table.add_row(name, *(_cell(row.get(column), column) for column in columns))
+        table.add_row(name, *(_format_cell(row.get(column), column) for column in columns))
     echo_drawn(table)
 
 
-def _cell(value: float | None, column: str) -> str:
+def _format_cell(value: float | None, column: str) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if column == "reciprocal_rank" else f"{value:.1f}"

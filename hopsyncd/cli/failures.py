@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import click
 
-from hopsyncd.cli.terminal import color_choice, echo_line, line_columns, wrap
+from hopsyncd.cli.terminal import choose_color, echo_line, measure_line_columns, wrap
 from hopsyncd.client import RequestFailed
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -36,7 +36,7 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
             [*arguments],
             prog_name="hopsyncd",
             standalone_mode=False,
-            color=color_choice(os.environ),
+            color=choose_color(os.environ),
         )
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -48,7 +48,7 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
         _print(as_json, "interrupted", "Interrupted", "")
         return INTERRUPTED
     except REPORTABLE as error:
-        _print(as_json, _code_of(error), *_message_of(error))
+        _print(as_json, _get_code(error), *_get_message(error))
         return FAILED
     except OSError as error:
         if error.errno not in _UNWRITABLE:
@@ -58,7 +58,7 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _message_of(error: Exception) -> tuple[str, str]:
+def _get_message(error: Exception) -> tuple[str, str]:
     """Return the message of an error of REPORTABLE without its hint, and the hint."""
     hint = str(getattr(error, "hint", ""))
     text = str(error).strip()
@@ -66,11 +66,11 @@ def _message_of(error: Exception) -> tuple[str, str]:
     return (message.removesuffix("."), hint) if hint and message != text else (text, "")
 
 
-def _code_of(error: Exception) -> str:
+def _get_code(error: Exception) -> str:
     """Return the kind of an error: the daemon's code, or the name of the class.
 
     >>> from hopsyncd.errors import DaemonUnavailable
-    >>> _code_of(DaemonUnavailable("No daemon answers", "it is off", "Start it"))
+    >>> _get_code(DaemonUnavailable("No daemon answers", "it is off", "Start it"))
     'daemon_unavailable'
     """
     if isinstance(error, RequestFailed):
@@ -87,15 +87,15 @@ def _print(as_json: bool, code: str, message: str, hint: str) -> None:
     if hint and not sys.stderr.isatty():
         message, hint = f"{message}. {hint}", ""
     first, *more_lines = [*message.split("\n"), *([hint] if hint else [])]
-    _print_named("hopsyncd:", printable(first))
+    _print_named("hopsyncd:", make_printable(first))
     for line in more_lines:
-        echo_line(printable(line), err=True)
+        echo_line(make_printable(line), err=True)
 
 
 def _print_named(name: str, text: str) -> None:
     """Print `text` after a name in red."""
-    wrapped = wrap(f"{name} {text}", line_columns(err=True))
-    color = color_choice(os.environ)
+    wrapped = wrap(f"{name} {text}", measure_line_columns(err=True))
+    color = choose_color(os.environ)
     styled = click.style(name, fg="red", bold=True)
     click.echo(styled + wrapped.removeprefix(name), err=True, color=color)
 

@@ -11,19 +11,19 @@ import click
 from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
-    client_of,
-    heading_text,
+    format_heading,
+    format_place,
     json_option,
-    place_text,
+    make_client,
     print_if_json,
     verbose_option,
     warn,
 )
 from hopsyncd.cli.show import find_document
-from hopsyncd.cli.terminal import echo_drawn, id_text
+from hopsyncd.cli.terminal import echo_drawn, format_id
 from hopsyncd.client import Client
-from hopsyncd.display import hop_reason, hop_verb, title_of
-from hopsyncd.printable import printable
+from hopsyncd.display import choose_hop_verb, explain_hop, format_title
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -93,25 +93,25 @@ def graph(
     """
     if (start is None) == (document is None):
         raise click.UsageError("Give the id of a passage, or the path of a document.")
-    with client_of(context) as client:
+    with make_client(context) as client:
         if start and _ID.fullmatch(start):
             ids = [start]
         else:
-            ids = _passages_of(client, document or start or "", source, at)
+            ids = _list_passages(client, document or start or "", source, at)
         answers = [client.neighbours(id_, hops=hops, limit=limit, at=at) for id_ in ids]
-        whole = _merge(answers)
-        if print_if_json(whole, as_json or shape == "json", client):
+        merged_answer = _merge(answers)
+        if print_if_json(merged_answer, as_json or shape == "json", client):
             return
     if shape == "dot":
-        click.echo("\n".join(_dot_lines(whole)))
+        click.echo("\n".join(_format_dot_lines(merged_answer)))
     else:
-        warn(whole["degraded"])
+        warn(merged_answer["degraded"])
         for part in answers:
-            echo_drawn(_tree(part, verbose))
-        click.secho(f"version {whole['version']}", fg="cyan")
+            echo_drawn(_make_tree(part, verbose))
+        click.secho(f"version {merged_answer['version']}", fg="cyan")
 
 
-def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
+def _list_passages(client: Client, document: str, source: str | None, at: str) -> list[str]:
     """Return the ids of a document's passages. Raises the errors of `find_document`."""
     name, answer = find_document(client, document, source, at)
     ids = list(dict.fromkeys(passage["id"] for passage in answer["passages"]))
@@ -139,13 +139,13 @@ def _merge(neighbourhoods: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tree(neighbourhood: Mapping[str, Any], verbose: bool) -> "Tree":
+def _make_tree(neighbourhood: Mapping[str, Any], verbose: bool) -> "Tree":
     """Make a tree in which each passage is below a nearer passage that an edge connects to it."""
     from rich.tree import Tree
 
     passages = {passage["id"]: passage for passage in neighbourhood["passages"]}
     start, *more_passages = sorted(passages.values(), key=lambda passage: passage["distance"])
-    drawn = {start["id"]: Tree(_label(start, "", verbose), guide_style="cyan")}
+    drawn = {start["id"]: Tree(_format_label(start, "", verbose), guide_style="cyan")}
     for passage in more_passages:
         joints = (
             (edge, neighbour)
@@ -157,41 +157,42 @@ def _tree(neighbourhood: Mapping[str, Any], verbose: bool) -> "Tree":
         )
         edge, above = next(joints, (None, ""))
         if edge:
-            verb = hop_verb(edge["asked_by"], is_reversed=edge["from"] != above)
-            drawn[passage["id"]] = drawn[above].add(_label(passage, verb, verbose, edge))
+            verb = choose_hop_verb(edge["asked_by"], is_reversed=edge["from"] != above)
+            drawn[passage["id"]] = drawn[above].add(_format_label(passage, verb, verbose, edge))
     return drawn[start["id"]]
 
 
-def _label(
+def _format_label(
     passage: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
 ) -> "Text":
     """Describe a passage in the tree. At a terminal, its place is on a separate line."""
     from rich.text import Text
 
-    label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(passage), "bold"))
+    label = Text.assemble((f"{verb} " if verb else "", "cyan"), (format_heading(passage), "bold"))
     if edge:
-        question = edge["question"] if verbose else hop_reason(edge["question"])
-        label.append(f": {printable(question)}", "italic")
+        question = edge["question"] if verbose else explain_hop(edge["question"])
+        label.append(f": {make_printable(question)}", "italic")
     if verbose and edge and edge["similarity"] is not None:
         label.append(f" ({edge['similarity']:.2f})")
-    place = [place_text({**passage, "lines": None})] if passage["location"] else []
-    facts = "   ".join([*place, click.unstyle(id_text(passage["id"]))])
+    place = [format_place({**passage, "lines": None})] if passage["location"] else []
+    facts = "   ".join([*place, click.unstyle(format_id(passage["id"]))])
     return label.append(f"{chr(10) if sys.stdout.isatty() else '   '}{facts}", "dim")
 
 
-def _dot_lines(neighbourhood: dict[str, Any]) -> Iterator[str]:
+def _format_dot_lines(neighbourhood: dict[str, Any]) -> Iterator[str]:
     yield "digraph hopsyncd {"
     yield "  node [shape=box];"
     for passage in neighbourhood["passages"]:
         start = " ".join(passage["start"].split())[:_LABEL_CHARACTERS]
-        yield f"  {_dot_text(passage['id'])} [label={_dot_text(title_of(passage), start)}];"
+        label = _quote_dot_text(format_title(passage), start)
+        yield f"  {_quote_dot_text(passage['id'])} [label={label}];"
     for edge in neighbourhood["edges"]:
-        ends = f"{_dot_text(edge['from'])} -> {_dot_text(edge['to'])}"
-        yield f"  {ends} [label={_dot_text(edge['question'])}{_DOT_LINES[edge['asked_by']]}];"
+        ends = f"{_quote_dot_text(edge['from'])} -> {_quote_dot_text(edge['to'])}"
+        yield f"  {ends} [label={_quote_dot_text(edge['question'])}{_DOT_LINES[edge['asked_by']]}];"
     yield "}"
 
 
-def _dot_text(*lines: str) -> str:
+def _quote_dot_text(*lines: str) -> str:
     """Quote lines as a string in the DOT language."""
-    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    escaped = (make_printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'

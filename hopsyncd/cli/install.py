@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from hopsyncd.config.configuration import Config, config_path, home, load_config
+from hopsyncd.config.configuration import Config, find_config_path, find_home, load_config
 from hopsyncd.errors import HopsyncdError
 
 SERVICE, SOCKET, LAUNCHD = "hopsyncd.service", "hopsyncd.socket", "hopsyncd.plist"
@@ -69,7 +69,7 @@ class Installation:
         return [*self.command, *named, "serve"]
 
 
-def service_unit(installed: Installation, *, socket_activated: bool) -> str:
+def format_service_unit(installed: Installation, *, socket_activated: bool) -> str:
     lines = [
         "[Unit]",
         "Description=hopsyncd, search and answers across your documents",
@@ -78,7 +78,7 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
         "[Service]",
         "Type=notify",
         "NotifyAccess=main",
-        f"ExecStart={_command(installed.arguments)}",
+        f"ExecStart={_format_command(installed.arguments)}",
         "ExecReload=kill -HUP $MAINPID",
         # Otherwise systemd also stops workers and git, which then seem to have failed.
         "KillMode=mixed",
@@ -100,7 +100,7 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
     return "\n".join([*lines, "", "[Install]", f"WantedBy={target}", ""])
 
 
-def socket_unit(installed: Installation) -> str:
+def format_socket_unit(installed: Installation) -> str:
     """Return the text of hopsyncd.socket.
 
     With this unit, the first request starts the daemon, and no request is lost during a restart.
@@ -114,7 +114,7 @@ def socket_unit(installed: Installation) -> str:
         words = ["sh", "-c", make, str(installed.socket.parent)]
         words += [installed.group] if installed.group else []
         owner += [f"User={installed.user}"] if installed.user else []
-        owner += [f"ExecStartPre={_command(words)}"]
+        owner += [f"ExecStartPre={_format_command(words)}"]
     return "\n".join(
         [
             "[Unit]",
@@ -133,7 +133,7 @@ def socket_unit(installed: Installation) -> str:
     )
 
 
-def launchd_plist(installed: Installation, log: Path) -> str:
+def format_launchd_plist(installed: Installation, log: Path) -> str:
     variables = {"HOPSYNCD_HOME": str(installed.home)} if installed.home else {}
     return plistlib.dumps(
         {
@@ -162,7 +162,7 @@ def _uses_no_temporary_folder(installed: Installation) -> bool:
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
 
 
-def _command(words: Sequence[str]) -> str:
+def _format_command(words: Sequence[str]) -> str:
     """Format a command line for a unit file. systemd expands `$` in all words but the first."""
     program, *arguments = map(_quote, words)
     return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
@@ -220,19 +220,19 @@ def install(
     """
     if system != bool(user):
         raise click.UsageError("Use --system and --user NAME together.")
-    if system and home() is None:
+    if system and find_home() is None:
         raise ServiceRefused(
             "Cannot install a system service",
             f"HOPSYNCD_HOME is not set, and the default folders do not belong to {user}",
             f"Set HOPSYNCD_HOME to a folder of {user} with a config.toml",
         )
-    installed = _installation(context.obj, user)
-    files = _files(installed, socket_activation)
+    installed = _describe_installation(context.obj, user)
+    files = _build_files(installed, socket_activation)
     if only_print:
         for path, text in files.items():
             click.echo(f"# {path}\n{text}")
         return
-    _remove([path for path in _places(system) if path.exists() and path not in files], system)
+    _remove([path for path in _list_paths(system) if path.exists() and path not in files], system)
     new = [path for path in files if not path.exists()]
     for path, text in files.items():
         _write(path, text)
@@ -257,13 +257,13 @@ def install(
 @_system
 def uninstall(system: bool) -> None:
     """Stop the daemon and remove the service files. The index and the configuration stay."""
-    files = [path for path in _places(system) if path.exists()]
+    files = [path for path in _list_paths(system) if path.exists()]
     if not files:
         click.echo("No service is installed.")
         return
     _remove(files, system)
     if not _is_mac():
-        _run([*_systemctl(system), "daemon-reload"], must=False)
+        _run([*_make_systemctl_command(system), "daemon-reload"], must=False)
 
 
 @service.command("status")
@@ -274,7 +274,7 @@ def service_status(context: click.Context, system: bool) -> None:
 
     If the service is not running, the exit status is 3.
     """
-    files = [path for path in _places(system) if path.exists()]
+    files = [path for path in _list_paths(system) if path.exists()]
     for path in files:
         click.echo(f"Installed: {path}")
     if not files:
@@ -283,44 +283,44 @@ def service_status(context: click.Context, system: bool) -> None:
     if _is_mac():
         command = ["launchctl", "print", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"]
     else:
-        command = [*_systemctl(system), "status", "--no-pager", SERVICE]
+        command = [*_make_systemctl_command(system), "status", "--no-pager", SERVICE]
     if not _run(command, must=False):
         context.exit(3)
 
 
-def _installation(config_file: Path | None, user: str | None) -> Installation:
+def _describe_installation(config_file: Path | None, user: str | None) -> Installation:
     config = load_config(config_file)
     program = shutil.which("hopsyncd")
     command = (program,) if program else (sys.executable, "-m", "hopsyncd")
     return Installation(
         command,
         config.daemon.socket,
-        (config.daemon.data_dir, *_folders(config)),
-        config_path(config_file).with_name("environment"),
-        config_path(config_file) if config_file else None,
-        home(),
+        (config.daemon.data_dir, *_list_folders(config)),
+        find_config_path(config_file).with_name("environment"),
+        find_config_path(config_file) if config_file else None,
+        find_home(),
         user,
         config.access.group or None,
     )
 
 
-def _folders(config: Config) -> list[Path]:
+def _list_folders(config: Config) -> list[Path]:
     places = [getattr(source, "path", None) for source in config.sources]
     return [place for place in places if isinstance(place, Path)]
 
 
-def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
+def _build_files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
     if _is_mac():
         log = Path.home() / "Library/Logs/hopsyncd.log"
-        return {_places(False)[0]: launchd_plist(installed, log)}
-    unit, socket = _places(installed.user is not None)
-    files = {unit: service_unit(installed, socket_activated=socket_activation)}
+        return {_list_paths(False)[0]: format_launchd_plist(installed, log)}
+    unit, socket = _list_paths(installed.user is not None)
+    files = {unit: format_service_unit(installed, socket_activated=socket_activation)}
     if socket_activation:
-        files[socket] = socket_unit(installed)
+        files[socket] = format_socket_unit(installed)
     return files
 
 
-def _places(system: bool) -> tuple[Path, ...]:
+def _list_paths(system: bool) -> tuple[Path, ...]:
     """Return the paths of the service files."""
     if _is_mac():
         return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
@@ -338,7 +338,7 @@ def _remove(files: Sequence[Path], system: bool) -> None:
         _run(["launchctl", "bootout", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"], must=False)
     else:
         names = [path.name for path in files]
-        _run([*_systemctl(system), "disable", "--now", *names], must=False)
+        _run([*_make_systemctl_command(system), "disable", "--now", *names], must=False)
     for path in files:
         path.unlink()
         click.echo(f"Removed {path}")
@@ -346,16 +346,16 @@ def _remove(files: Sequence[Path], system: bool) -> None:
 
 def _start_commands(system: bool, socket_activation: bool) -> list[list[str]]:
     if _is_mac():
-        return [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(_places(False)[0])]]
+        return [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(_list_paths(False)[0])]]
     unit = SOCKET if socket_activation else SERVICE
     steps = [["daemon-reload"], ["enable", unit], ["restart", unit]]
     if socket_activation:
         # systemd cannot open a socket for a service that is already running.
         steps.insert(1, ["disable", "--now", SERVICE])
-    return [[*_systemctl(system), *step] for step in steps]
+    return [[*_make_systemctl_command(system), *step] for step in steps]
 
 
-def _systemctl(system: bool) -> list[str]:
+def _make_systemctl_command(system: bool) -> list[str]:
     return ["systemctl"] if system else ["systemctl", "--user"]
 
 
@@ -375,7 +375,7 @@ def _write(path: Path, text: str) -> None:
         ) from error
 
 
-def _hint_for(command: Sequence[str]) -> str:
+def _choose_hint(command: Sequence[str]) -> str:
     """Return the hint for a command of the service manager that failed."""
     if command[:2] != ["systemctl", "--user"]:
         return "See the command's output above"
@@ -400,6 +400,6 @@ def _run(command: Sequence[str], *, must: bool = True) -> bool:
         raise ServiceRefused(
             f"`{' '.join(command)}` failed",
             f"the exit status is {ended}",
-            _hint_for(command),
+            _choose_hint(command),
         )
     return ended == 0

@@ -10,7 +10,7 @@ import click
 from hopsyncd.cli.output import WholeNumber, json_option, print_if_json
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError, HopsyncdError
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.llm_trial import Trial
@@ -87,7 +87,7 @@ def test(
         "question": asdict(trial),
         "long_prompt": asdict(longer) if longer else None,
         "long_prompt_refused": refused or None,
-        "cost": _cost(trial, input_price, output_price),
+        "cost": _compute_cost(trial, input_price, output_price),
     }
     if not print_if_json(report, as_json):
         _print_report(report, is_local=host.startswith(_LOOPBACK))
@@ -95,7 +95,9 @@ def test(
         context.exit(1)
 
 
-def _cost(trial: "Trial", input_price: float | None, output_price: float | None) -> float | None:
+def _compute_cost(
+    trial: "Trial", input_price: float | None, output_price: float | None
+) -> float | None:
     """Compute the price of the question. Returns None if a price is missing."""
     if input_price is None or output_price is None:
         return None
@@ -108,30 +110,30 @@ def _print_report(report: Mapping[str, Any], *, is_local: bool) -> None:
     first = trial["first_s"]
     start = f"{first:.1f} s" if first is not None else "unknown: the LLM does not stream"
     lines = {
-        "LLM": f"{printable(report['model'])} at {printable(report['endpoint'])}",
+        "LLM": f"{make_printable(report['model'])} at {make_printable(report['endpoint'])}",
         "first word": start,
         "whole answer": f"{trial['total_s']:.1f} s",
         "JSON": _JSON[trial["json"]],
-        "answer": _answer_text(trial),
-        "context": _context_text(report),
+        "answer": _format_answer(trial),
+        "context": _format_context(report),
         "one question": f"{trial['prompt_tokens']} tokens sent, {trial['reply_tokens']} written",
-        "cost": _cost_text(report["cost"], is_local=is_local),
+        "cost": _format_cost(report["cost"], is_local=is_local),
     }
     for name, text in lines.items():
         click.echo(f"{name:<13} {text}")
 
 
-def _answer_text(trial: Mapping[str, Any]) -> str:
+def _format_answer(trial: Mapping[str, Any]) -> str:
     if trial["problem"]:
-        return f"none: {printable(trial['problem'])}"
+        return f"none: {make_printable(trial['problem'])}"
     if not trial["is_right"]:
-        shown = printable(trial["answer"]) or "not found"
+        shown = make_printable(trial["answer"]) or "not found"
         return f"wrong ({shown}): the LLM did not read all passages, or is too small"
     cited = "with" if trial["has_citations"] else "without all"
     return f"right, {cited} citations"
 
 
-def _context_text(report: Mapping[str, Any]) -> str:
+def _format_context(report: Mapping[str, Any]) -> str:
     trial, longer = report["question"], report["long_prompt"]
     size = trial["estimated_tokens"]
     if not trial["is_right"]:
@@ -141,7 +143,9 @@ def _context_text(report: Mapping[str, Any]) -> str:
         )
     fits = f"a prompt of about {size} tokens is read completely"
     if report["long_prompt_refused"]:
-        return f"{fits}; a longer prompt is refused ({printable(report['long_prompt_refused'])})"
+        return (
+            f"{fits}; a longer prompt is refused ({make_printable(report['long_prompt_refused'])})"
+        )
     if longer is None:
         return fits
     size = longer["estimated_tokens"]
@@ -152,7 +156,7 @@ def _context_text(report: Mapping[str, Any]) -> str:
     )
 
 
-def _cost_text(cost: float | None, *, is_local: bool) -> str:
+def _format_cost(cost: float | None, *, is_local: bool) -> str:
     if cost is not None:
         return f"{cost:.6f} at the given prices"
     if is_local:

@@ -8,8 +8,8 @@ import click
 from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.output import (
     WholeNumber,
-    client_of,
     json_option,
+    make_client,
     print_if_json,
     send_long,
     verbose_option,
@@ -17,8 +17,8 @@ from hopsyncd.cli.output import (
 from hopsyncd.cli.sync import print_sync_report
 from hopsyncd.cli.terminal import echo_line
 from hopsyncd.client import calls
-from hopsyncd.display import document_name, plural, relative_time
-from hopsyncd.printable import printable
+from hopsyncd.display import format_document_name, format_relative_time, pluralise
+from hopsyncd.printable import make_printable
 
 _SHOWN = 10  # lines of each list, without --all
 _FOLDERS = 12
@@ -58,42 +58,46 @@ def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> Non
 
     Example: hopsyncd log -n 5
     """
-    answer = client_of(context).log(limit)
+    answer = make_client(context).log(limit)
     if print_if_json(answer, as_json):
         return
     for version in answer["versions"]:
-        tags = "".join(f" [{printable(tag)}]" for tag in version["tags"])
+        tags = "".join(f" [{make_printable(tag)}]" for tag in version["tags"])
         tags += " (collected)" if version["collected"] else ""
-        when, reason = relative_time(version["created"]), printable(version["reason"])
+        when, reason = (
+            format_relative_time(version["created"]),
+            make_printable(version["reason"]),
+        )
         echo_line(f"{version['version']}{tags}  {when}  {reason}", hanging=_INDENT, bold=True)
         if version["about"]:
-            echo_line(printable(version["about"]), indent=_INDENT, hanging=_INDENT)
-        elif not verbose and (changed := _changes(version, "documents_", "")):
+            echo_line(make_printable(version["about"]), indent=_INDENT, hanging=_INDENT)
+        elif not verbose and (changed := _format_changes(version, "documents_", "")):
             click.echo(f"{_INDENT}documents {changed}")
         if verbose:
-            echo_line(_counts_text(version), indent=_INDENT, hanging=_INDENT, dim=True)
+            echo_line(_format_counts(version), indent=_INDENT, hanging=_INDENT, dim=True)
 
 
-def _counts_text(version: Mapping[str, Any]) -> str:
+def _format_counts(version: Mapping[str, Any]) -> str:
     """Describe the size of a version, and the cost of making it."""
     counters = version["counters"]
     return (
-        f"documents {_changes(version, 'documents_')}, passages {_changes(version, 'passages_')};"
-        f" total {plural(version['documents'], 'document')},"
-        f" {plural(version['passages'], 'passage')}, {plural(version['edges'], 'edge')};"
-        f" questions generated for {plural(counters.get('passages_generated', 0), 'passage')}"
-        + _llm_cost(counters)
+        f"documents {_format_changes(version, 'documents_')},"
+        f" passages {_format_changes(version, 'passages_')};"
+        f" total {pluralise(version['documents'], 'document')},"
+        f" {pluralise(version['passages'], 'passage')}, {pluralise(version['edges'], 'edge')};"
+        f" questions generated for {pluralise(counters.get('passages_generated', 0), 'passage')}"
+        + _format_llm_cost(counters)
     )
 
 
-def _llm_cost(counters: Mapping[str, int]) -> str:
+def _format_llm_cost(counters: Mapping[str, int]) -> str:
     if not counters.get("llm_calls"):
         return ""
     calls, tokens = counters["llm_calls"], counters.get("llm_tokens", 0)
-    return f", with {plural(calls, 'LLM call')} and {plural(tokens, 'token')}"
+    return f", with {pluralise(calls, 'LLM call')} and {pluralise(tokens, 'token')}"
 
 
-def _changes(counts: Mapping[str, Any], prefix: str = "", nothing: str = "unchanged") -> str:
+def _format_changes(counts: Mapping[str, Any], prefix: str = "", nothing: str = "unchanged") -> str:
     """Format the numbers of additions, changes, removals and renames, such as `+3 ~1`.
 
     Returns `nothing` if all are 0. `prefix` begins the names of the numbers in `counts`.
@@ -129,14 +133,14 @@ def diff(
     Example: hopsyncd diff 40 head --all
     """
     limit = None if show_all or as_json else _SHOWN
-    with client_of(context) as client:
+    with make_client(context) as client:
         answer: Mapping[str, Any] = client.diff(old, new, limit, graph or as_json)
         if print_if_json(answer, as_json, client):
             return
     click.secho(f"version {answer['from']} to {answer['to']}", bold=True)
     counts = answer["counts"]
     shown = counts if graph else {"documents": counts["documents"]}
-    click.echo(", ".join(f"{what} {_changes(by_kind)}" for what, by_kind in shown.items()))
+    click.echo(", ".join(f"{what} {_format_changes(by_kind)}" for what, by_kind in shown.items()))
     if sum(counts["documents"].values()) > _SHOWN:
         _print_folders(answer["folders"], show_all)
     texts = {(text["source"], text["document"]): text["lines"] for text in answer["texts"]}
@@ -155,10 +159,10 @@ def diff(
 def _print_folders(folders: Sequence[Mapping[str, Any]], show_all: bool) -> None:
     click.echo("\ndocuments by folder:")
     shown = folders if show_all else folders[:_FOLDERS]
-    names = [f"{folder['source']}: {printable(folder['folder']) or '.'}/" for folder in shown]
+    names = [f"{folder['source']}: {make_printable(folder['folder']) or '.'}/" for folder in shown]
     width = max(map(len, names))
     for name, folder in zip(names, shown, strict=True):
-        click.echo(f"  {name:<{width}}  {_changes(folder)}")
+        click.echo(f"  {name:<{width}}  {_format_changes(folder)}")
     if len(folders) > len(shown):
         click.echo(f"  and {len(folders) - len(shown):,} more folders (--all shows them)")
 
@@ -176,7 +180,7 @@ def _print_list(
         return
     click.echo(f"\n{title}: {count:,}")
     for line, below in zip(lines, details, strict=True):
-        echo_line(f"{sign} {printable(line)}", indent="  ", hanging="    ")
+        echo_line(f"{sign} {make_printable(line)}", indent="  ", hanging="    ")
         shown = below if show_all else below[:_CHANGED_LINES]
         for detail in shown:
             echo_sentence(detail)
@@ -190,25 +194,25 @@ def echo_sentence(line: str, indent: str = "      ") -> None:
     """Print a line of a document's diff in the colour of its mark."""
     text = line.removeprefix("@@ ") if line.startswith("@@ ") else line
     color = _COLOURS.get(line[:1])
-    echo_line(printable(text), indent=indent, hanging=f"{indent} ", fg=color)
+    echo_line(make_printable(text), indent=indent, hanging=f"{indent} ", fg=color)
 
 
-def _document_line(document: Mapping[str, Any]) -> str:
+def _format_document(document: Mapping[str, Any]) -> str:
     was = f"{document['was']} -> " if "was" in document else ""
-    return f"{document['source']}: {was}{document_name(document)}"
+    return f"{document['source']}: {was}{format_document_name(document)}"
 
 
-def _passage_line(passage: Mapping[str, Any]) -> str:
+def _format_passage(passage: Mapping[str, Any]) -> str:
     heading = " > ".join(passage["heading"])
     return f"{heading}: {passage['start']}" if heading else str(passage["start"])
 
 
-def _edge_line(edge: Mapping[str, Any]) -> str:
+def _format_edge(edge: Mapping[str, Any]) -> str:
     ends = (" > ".join(edge[end]["heading"]) or edge[end]["start"] for end in ("from", "to"))
     return f"{' -> '.join(ends)}   {edge['question']}"
 
 
-_LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge_line}
+_LINES = {"documents": _format_document, "passages": _format_passage, "edges": _format_edge}
 
 
 @click.command()
@@ -224,7 +228,7 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
 
     Example: hopsyncd tag before-the-move
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         if delete:
             answer, message = client.untag(name), f"Deleted the tag {name}."
         else:
@@ -257,8 +261,8 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     for source in answer["sources"]:
         if source["pinned"]:
             click.echo(
-                f"{source['name']}: {plural(source['pinned'], 'document')} pinned. They differ from"
-                " their files until the files change, or until you run `hopsyncd release`."
+                f"{source['name']}: {pluralise(source['pinned'], 'document')} pinned. They differ"
+                " from their files until the files change, or until you run `hopsyncd release`."
             )
 
 

@@ -12,9 +12,9 @@ from hopsyncd.cli.output import confirm, json_option, print_if_json, print_json,
 from hopsyncd.client import calls
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.config.values import check_database_url
-from hopsyncd.display import duration, plural
+from hopsyncd.display import format_duration, pluralise
 from hopsyncd.errors import BadRequest, DaemonUnavailable
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from store.contract import Connection
@@ -40,7 +40,8 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
         print_json(report)
     for finding in () if as_json else report["findings"]:
         click.echo(
-            f"{finding['invariant']}: {printable(finding['where'])}: {printable(finding['detail'])}"
+            f"{finding['invariant']}: {make_printable(finding['where'])}:"
+            f" {make_printable(finding['detail'])}"
         )
         click.echo(f"    {finding['hint']}")
     if report["findings"]:
@@ -114,7 +115,7 @@ def rebuild(
             return
         if not as_json:
             click.echo(
-                f"New vectors for {plural(planned['passages'], 'passage')}:"
+                f"New vectors for {pluralise(planned['passages'], 'passage')}:"
                 f" about {planned['estimated_s']:,.0f} s."
             )
         if dry_run:
@@ -142,14 +143,16 @@ def _print_estimate(
     if print_if_json({**asdict(costs), "cost": cost}, as_json):
         return
     if not costs.lacking and not costs.llm_calls:
-        click.echo(f"All {plural(costs.passages, 'passage')} are ready for the configured models.")
+        click.echo(
+            f"All {pluralise(costs.passages, 'passage')} are ready for the configured models."
+        )
         return
     click.echo(
-        f"{costs.lacking:,} of {plural(costs.passages, 'passage')} must be prepared with"
-        f" {printable(costs.encoder)}: about {costs.texts:,} texts."
+        f"{costs.lacking:,} of {pluralise(costs.passages, 'passage')} must be prepared with"
+        f" {make_printable(costs.encoder)}: about {costs.texts:,} texts."
     )
     if costs.seconds is not None:
-        click.echo(f"time: about {duration(costs.seconds)} if the machine has no other work")
+        click.echo(f"time: about {format_duration(costs.seconds)} if the machine has no other work")
     elif address := config.models.encoder_address:
         click.echo(f"encoder: about {costs.encoder_tokens:,} tokens to {address.base_url}")
     if costs.llm_calls:
@@ -177,8 +180,8 @@ def copy(context: click.Context, to: str) -> None:
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
     from store.copying import copy_database
-    from store.open_database import displayed_url, hold_writer_lock, open_reader, open_writer
-    from store.operational import all_watches
+    from store.open_database import format_place, hold_writer_lock, open_reader, open_writer
+    from store.operational import list_watches
 
     try:
         place = check_database_url(to) if "://" in to else Path(to).absolute()
@@ -195,11 +198,12 @@ def copy(context: click.Context, to: str) -> None:
         closing(open_writer(place)) as target,
     ):
         counts = copy_database(connection, target)
-        actions = sum("mcp" not in (watch.act or "mcp") for watch in all_watches(target))
-    click.echo(f"Copied {plural(sum(counts.values()), 'row')} to {displayed_url(place)}.")
+        actions = sum("mcp" not in (watch.act or "mcp") for watch in list_watches(target))
+    click.echo(f"Copied {pluralise(sum(counts.values()), 'row')} to {format_place(place)}.")
     if actions:
         click.echo(
-            f"The programs and webhooks of {plural(actions, 'watched question')} were not copied:"
+            f"The programs and webhooks of {pluralise(actions, 'watched question')} were not"
+            " copied:"
             " they stay in watch_actions.json in the data folder."
         )
 
@@ -221,7 +225,7 @@ def recover(context: click.Context, yes: bool) -> None:
     # These import numpy, which most commands do without.
     from store.check import check
     from store.open_database import find_loss, hold_writer_lock, open_writer
-    from store.versions import head
+    from store.versions import read_head
 
     database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
     with hold_writer_lock(database):
@@ -233,15 +237,18 @@ def recover(context: click.Context, yes: bool) -> None:
         if not yes:
             confirm("Continue without the lost changes?", "The database was not recovered")
         with closing(open_writer(database, accept_loss=True)) as connection:
-            newest = head(connection)
+            newest = read_head(connection)
             report = check(connection, deep=True)
     click.echo(
         f"The newest version is {newest.id if newest else 0}; `hopsyncd serve` continues from it."
     )
     for finding in report:
-        click.echo(f"{finding.invariant}: {printable(finding.where)}: {printable(finding.detail)}")
+        click.echo(
+            f"{finding.invariant}: {make_printable(finding.where)}:"
+            f" {make_printable(finding.detail)}"
+        )
     if report:
-        click.echo(f"The check found {plural(len(report), 'error')}. Restore a backup instead.")
+        click.echo(f"The check found {pluralise(len(report), 'error')}. Restore a backup instead.")
         context.exit(1)
 
 
@@ -267,12 +274,13 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
     counts = ", ".join(f"{answer[name]:,} {name.replace('_', ' ')}" for name in parts)
     freed = answer["bytes"] if dry_run else answer["freed_bytes"]
     click.echo(
-        f"{plural(len(answer['versions']), 'version')} {verb}: {_numbers(answer['versions'])}"
+        f"{pluralise(len(answer['versions']), 'version')} {verb}:"
+        f" {_format_numbers(answer['versions'])}"
     )
     click.echo(f"Including {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB freed.")
 
 
-def _numbers(versions: list[int]) -> str:
+def _format_numbers(versions: list[int]) -> str:
     if not versions:
         return "none"
     first, last = versions[0], versions[-1]
@@ -317,11 +325,14 @@ def purge(
 
 def _print_purge(answer: Mapping[str, Any]) -> None:
     click.echo(
-        f"Purged {printable(answer['document'])} of {answer['source']}:"
-        f" {plural(answer['revisions'], 'revision')}, {plural(answer['passages'], 'passage')},"
-        f" in {plural(len(answer['versions']), 'version')}."
+        f"Purged {make_printable(answer['document'])} of {answer['source']}:"
+        f" {pluralise(answer['revisions'], 'revision')},"
+        f" {pluralise(answer['passages'], 'passage')},"
+        f" in {pluralise(len(answer['versions']), 'version')}."
     )
     for source, document in answer["held_by"]:
-        click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
+        click.echo(
+            f"{source}: {make_printable(document)} contains some of the same text and keeps it."
+        )
     if not answer["erased"]:
         click.echo("A query was still reading the old data. Purge again to erase the rest.")

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopsyncd.cli.completion import complete_version
-from hopsyncd.cli.server import server_of
+from hopsyncd.cli.server import find_server
 from hopsyncd.cli.terminal import echo_line, shows_links
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
-from hopsyncd.client.local_files import add_paths, names_documents, sources_here
-from hopsyncd.client.opening import target_of
+from hopsyncd.client.local_files import add_paths, map_local_sources, names_documents
+from hopsyncd.client.opening import find_target
 from hopsyncd.client.starting import is_starting
-from hopsyncd.config.configuration import daemon_socket
+from hopsyncd.config.configuration import read_daemon_socket
 from hopsyncd.config.values import Match
-from hopsyncd.display import describe_offered_filter, mail_subject, plural, title_of
+from hopsyncd.display import describe_offered_filter, find_mail_subject, format_title, pluralise
 from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from hopsyncd.responses.results import ProgressEvent
@@ -49,7 +49,7 @@ class _Words(click.Argument):
         return " ".join(words) if words else ""
 
 
-def question_argument(command: Callable[..., None]) -> Callable[..., None]:
+def add_question_argument(command: Callable[..., None]) -> Callable[..., None]:
     """Add the argument QUESTION, which may be typed without quotes."""
     return click.argument("question", cls=_Words, nargs=-1, required=True)(command)
 
@@ -80,7 +80,7 @@ _FILTERS = {
 }
 
 
-def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+def add_filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the filter options to a command. Each may be repeated."""
     for key, text in reversed(_FILTERS.items()):
         command = click.option(f"--{key}", multiple=True, metavar="TEXT", help=text)(command)
@@ -110,15 +110,15 @@ class WholeNumber(click.IntRange):
         return super().convert(value, parameter, context)
 
 
-def client_of(context: click.Context) -> Client:
+def make_client(context: click.Context) -> Client:
     """Make a client of the server that the user named, or of the configured daemon of this machine.
 
     Mistakes in the configuration cause only a warning, unless they hide the daemon's socket.
     """
-    if server := server_of(context):
+    if server := find_server(context):
         return server.connect()
     config_file: Path | None = context.obj
-    socket, error = daemon_socket(config_file)
+    socket, error = read_daemon_socket(config_file)
     if error:
         mistakes = str(error).partition("\n")[0]
         warn([f"the configuration has mistakes, and `hopsyncd reload` would refuse it: {mistakes}"])
@@ -139,7 +139,7 @@ def send_long(context: click.Context, call: Call[Answer], doing: str | None = No
 
     `doing` is the text beside the bar, for work that reports no progress.
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         try:
             return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
@@ -166,75 +166,75 @@ def send_and_report(client: Client, call: Call[Answer], every_s: float = _REPORT
     """Send a request for long work, and print its progress every `every_s` seconds."""
     result: Any = None  # the last event has the answer, or the client raises
     next_s = time.monotonic() + every_s
-    for event in client.events(call):
+    for event in client.stream_events(call):
         if event["event"] == "answer":
             result = event["answer"]
         elif event["event"] == "progress" and time.monotonic() >= next_s:
             next_s = time.monotonic() + every_s
-            if text := _progress_text(event):
+            if text := _format_progress(event):
                 click.echo(text, err=True)
     answer: Answer = result
     return answer
 
 
-def _progress_text(event: "ProgressEvent") -> str:
+def _format_progress(event: "ProgressEvent") -> str:
     """Format the progress of a check or a sync as a line.
 
     >>> sync = {"event": "progress", "source": "notes", "share": 0.94, "documents_total": 288}
-    >>> _progress_text({**sync, "passages_done": 120, "passages_total": 380})
+    >>> _format_progress({**sync, "passages_done": 120, "passages_total": 380})
     'notes: 94% of 288 documents (this batch: 120 of 380 passages)'
     """
     if total := event.get("checks_total"):
         return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
-    source = printable(event.get("source", ""))
+    source = make_printable(event.get("source", ""))
     if total := event.get("documents_total"):
         done, passages = event.get("passages_done", 0), event.get("passages_total", 0)
-        batch = f" (this batch: {done:,} of {plural(passages, 'passage')})" if passages else ""
-        return f"{source}: {event.get('share', 0.0):.0%} of {plural(total, 'document')}{batch}"
+        batch = f" (this batch: {done:,} of {pluralise(passages, 'passage')})" if passages else ""
+        return f"{source}: {event.get('share', 0.0):.0%} of {pluralise(total, 'document')}{batch}"
     return f"{source}: listing"
 
 
-def heading_text(passage: Mapping[str, Any]) -> str:
-    return printable(title_of(passage))
+def format_heading(passage: Mapping[str, Any]) -> str:
+    return make_printable(format_title(passage))
 
 
-def place_text(passage: Mapping[str, Any]) -> str:
+def format_place(passage: Mapping[str, Any]) -> str:
     """Describe the place of a passage: source, document, lines or pages, and if known its author,
     date, commit and address.
 
     A mail is named by its subject, because users do not know message ids.
     """
-    name = f"{passage['source']}: {printable(passage['document'])}"
-    if subject := mail_subject(passage):
-        place = f"{passage['source']}: {printable(subject)}"
+    name = f"{passage['source']}: {make_printable(passage['document'])}"
+    if subject := find_mail_subject(passage):
+        place = f"{passage['source']}: {make_printable(subject)}"
     elif passage.get("document_name"):
-        place = f"{passage['source']}: {printable(passage['document_name'])}"
+        place = f"{passage['source']}: {make_printable(passage['document_name'])}"
     elif passage["lines"]:
         first, last = passage["lines"]
         place = f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
     else:
-        place = f"{name}, {printable(passage['location'])}"
+        place = f"{name}, {make_printable(passage['location'])}"
     origin = passage.get("origin") or {}
     facts = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
-    details = ", ".join(printable(fact) for fact in (*facts, origin.get("url")) if fact)
+    details = ", ".join(make_printable(fact) for fact in (*facts, origin.get("url")) if fact)
     return f"{place} ({details})" if details else place
 
 
-def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
-    """Make a function like `place_text` that adds a hyperlink to the file or page if the terminal
+def make_place_formatter(client: Client) -> Callable[[Mapping[str, Any]], str]:
+    """Make a function like `format_place` that adds a hyperlink to the file or page if the terminal
     shows hyperlinks."""
     if not sys.stdout.isatty() or not shows_links(os.environ):
-        return place_text
-    sources = sources_here(client)
+        return format_place
+    sources = map_local_sources(client)
 
     def link(passage: Mapping[str, Any]) -> str:
-        text = place_text(passage)
+        text = format_place(passage)
         try:
-            target, _ = target_of(passage, sources)
+            target, _ = find_target(passage, sources)
         except NotFound:
             return text
         uri = Path(target).as_uri() if target.startswith("/") else target
-        return f"\x1b]8;;{printable(uri)}\x1b\\{text}\x1b]8;;\x1b\\"
+        return f"\x1b]8;;{make_printable(uri)}\x1b\\{text}\x1b]8;;\x1b\\"
 
     return link
 
@@ -264,7 +264,7 @@ def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None
     """
     if as_json:
         if client and names_documents(value):
-            value = add_paths(value, sources_here(client))
+            value = add_paths(value, map_local_sources(client))
         print_json(value)
     return as_json
 
@@ -272,19 +272,19 @@ def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None
 def warn(reasons: list[str]) -> None:
     """Print the reasons why an answer may be out of date, or other warnings, on standard error."""
     for reason in reasons:
-        echo_line(f"note: {printable(reason)}", fg="yellow", err=True)
+        echo_line(f"note: {make_printable(reason)}", fg="yellow", err=True)
 
 
 _EXACT = click.option("--exact", is_flag=True, help="Find only passages with all words as typed.")
 _SEMANTIC = click.option("--semantic", is_flag=True, help="Rank by meaning instead of exact words.")
 
 
-def match_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_match_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --exact and --semantic."""
     return _EXACT(_SEMANTIC(command))
 
 
-def chosen_match(exact: bool, semantic: bool) -> Match:
+def choose_match(exact: bool, semantic: bool) -> Match:
     """Return the value of `match` for --exact or --semantic. Raises UsageError for both."""
     if exact and semantic:
         raise click.UsageError("Give --exact or --semantic, not both.")
@@ -297,14 +297,16 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     if not query:
         return
     if query["absent"] and (query["passages"] or not query["filter"]):
-        absent = " or ".join(f"'{printable(word)}'" for word in query["absent"])
-        place = f" in {printable(query['filter'])}" if query["filter"] else ""
+        absent = " or ".join(f"'{make_printable(word)}'" for word in query["absent"])
+        place = f" in {make_printable(query['filter'])}" if query["filter"] else ""
         echo_line(f"No passage{place} contains {absent}.", fg="yellow", err=True)
     for word in query["words"]:
-        text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
+        meant, typed = make_printable(word["meant"]), make_printable(word["typed"])
+        text = f"searched for {meant!r} instead of {typed!r}"
         echo_line(text, fg="cyan", err=True)
     for word in query["offered"]:
-        text = f"Did you mean {printable(word['meant'])!r} instead of {printable(word['typed'])!r}?"
+        meant, typed = make_printable(word["meant"]), make_printable(word["typed"])
+        text = f"Did you mean {meant!r} instead of {typed!r}?"
         echo_line(text, fg="cyan", err=True)
     if query["offered_filter"]:
         options = " ".join(
@@ -317,8 +319,10 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         )
     if not query["filter"]:
         return
-    scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"
-    words = f"searched for {printable(query['question'])!r} in " if query["question"] else ""
-    echo_line(f"{words}{printable(query['filter'])}: {scope}", fg="cyan", err=True)
+    scope = (
+        f"{pluralise(query['documents'], 'document')}, {pluralise(query['passages'], 'passage')}"
+    )
+    words = f"searched for {make_printable(query['question'])!r} in " if query["question"] else ""
+    echo_line(f"{words}{make_printable(query['filter'])}: {scope}", fg="cyan", err=True)
     if query["hint"]:
         warn([query["hint"]])

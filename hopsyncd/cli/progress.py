@@ -20,8 +20,8 @@ from rich.text import Text
 
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
-from hopsyncd.display import plural
-from hopsyncd.printable import printable
+from hopsyncd.display import pluralise
+from hopsyncd.printable import make_printable
 from hopsyncd.responses.results import AskAnswer, Event
 
 
@@ -33,7 +33,7 @@ class _RateColumn(ProgressColumn):
         return Text(f"{speed:.1f} {task.fields['unit']}/s" if speed else "")
 
 
-def bars() -> Progress:
+def make_bars() -> Progress:
     """Make bars on standard error with rate and remaining time. Each task needs a `unit`."""
     return Progress(
         TextColumn("{task.description}"),
@@ -59,7 +59,7 @@ def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
     event."""
     result: Any = None  # the last event has the answer, or the client raises
     draft = ""
-    with Live(console=Console(), transient=True) as shown:
+    with Live(console=Console(), transient=True) as live:
         for event in chain([first], events):
             if event["event"] == "answer":
                 result = event["answer"]
@@ -71,7 +71,7 @@ def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
                 draft = f"{event.get('stage')}: {'; '.join(questions)}"
             elif event["event"] == "progress":
                 draft = ""
-            shown.update(Text(printable(draft), style="dim"))
+            live.update(Text(make_printable(draft), style="dim"))
     answer: AskAnswer = result
     return answer
 
@@ -81,33 +81,33 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
     result: Any = None  # the last event has the answer, or the client raises
     checks = call.path == "/v1/check"
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
-    with bars() as shown:
-        bar = shown.add_task(begins, total=None, unit=unit)
+    with make_bars() as progress:
+        bar = progress.add_task(begins, total=None, unit=unit)
         # By source: the finished share, and the number of documents.
         sources: dict[str, tuple[float, int]] = {}
-        for event in client.events(call):
+        for event in client.stream_events(call):
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "progress" and (total := event.get("checks_total")):
                 name = f"checking {event.get('checking')}"
-                shown.update(bar, description=name, total=total, completed=event["checks_done"])
+                progress.update(bar, description=name, total=total, completed=event["checks_done"])
             elif event["event"] == "progress" and (total := event.get("documents_total")):
                 sources[str(event.get("source"))] = (event.get("share", 0.0), total)
-                name, done, total = _total_progress(sources)
-                shown.update(bar, description=name, total=total, completed=done)
+                name, done, total = _sum_progress(sources)
+                progress.update(bar, description=name, total=total, completed=done)
     answer: Answer = result
     return answer
 
 
-def _total_progress(sources: Mapping[str, tuple[float, int]]) -> tuple[str, float, int]:
+def _sum_progress(sources: Mapping[str, tuple[float, int]]) -> tuple[str, float, int]:
     """Sum up the progress of all sources: description, documents done and documents in total.
 
     `sources` has the finished share and the number of documents of each source.
 
-    >>> _total_progress({"notes": (0.5, 10), "mail": (1.0, 2)})
+    >>> _sum_progress({"notes": (0.5, 10), "mail": (1.0, 2)})
     ('2 sources: 12 documents', 7.0, 12)
     """
     total = sum(documents for _, documents in sources.values())
     done = sum(share * documents for share, documents in sources.values())
-    name = next(iter(sources)) if len(sources) == 1 else plural(len(sources), "source")
-    return f"{printable(name)}: {plural(total, 'document')}", done, total
+    name = next(iter(sources)) if len(sources) == 1 else pluralise(len(sources), "source")
+    return f"{make_printable(name)}: {pluralise(total, 'document')}", done, total

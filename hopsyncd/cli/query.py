@@ -10,30 +10,30 @@ import click
 
 from hopsyncd.cli.output import (
     WholeNumber,
+    add_filter_options,
+    add_match_options,
+    add_question_argument,
     at_option,
-    chosen_match,
-    client_of,
-    filter_options,
-    heading_text,
+    choose_match,
+    format_heading,
+    format_place,
     json_option,
-    match_options,
-    place_printer,
-    place_text,
+    make_client,
+    make_place_formatter,
     print_if_json,
     print_understood,
-    question_argument,
     take_filters,
     warn,
 )
 from hopsyncd.cli.terminal import (
-    color_choice,
+    choose_color,
     echo_drawn,
     echo_facts,
     echo_line,
-    id_text,
+    format_id,
     mark_words,
+    measure_text_columns,
     spinner,
-    text_columns,
     wrap,
 )
 from hopsyncd.client import Client
@@ -51,8 +51,14 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
-from hopsyncd.display import describe_doubt, document_title, hop_reason, hop_verb, plural
-from hopsyncd.printable import printable
+from hopsyncd.display import (
+    choose_document_title,
+    choose_hop_verb,
+    describe_doubt,
+    explain_hop,
+    pluralise,
+)
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -67,7 +73,7 @@ _CLOSEST = 2  # passages shown if no answer was found
 
 
 @click.command()
-@question_argument
+@add_question_argument
 @click.option(
     "-k",
     "-n",
@@ -136,8 +142,8 @@ _CLOSEST = 2  # passages shown if no answer was found
     show_default=True,
     help="With logic, the configured LLM splits the question, and each part is searched.",
 )
-@match_options
-@filter_options
+@add_match_options
+@add_filter_options
 @at_option
 @click.option("--explain", is_flag=True, help="Show how each passage was found.")
 @json_option
@@ -160,11 +166,11 @@ def query(
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
-    match = chosen_match(exact, semantic)
-    with client_of(context) as client:
+    match = choose_match(exact, semantic)
+    with make_client(context) as client:
         with spinner("searching"):
             answer = client.query(question, match=match, filters=take_filters(search), **search)
-        place_of = place_printer(client)
+        show_place = make_place_formatter(client)
         if print_if_json(answer, as_json, client):
             return
     warn(answer["degraded"])
@@ -176,77 +182,79 @@ def query(
     elif all(passage["strength"] == "weak" for passage in answer["passages"]):
         click.secho("All matches are weak.", fg="yellow")
     for rank, passage in enumerate(answer["passages"], 1):
-        place = place_of(passage)
+        place = show_place(passage)
         _print_passage(rank, passage, place, explain, search["unit"], question)
     if cost := answer["llm"]:
-        text = f"{plural(cost['calls'], 'LLM call')}, {plural(cost['tokens'], 'token')}"
+        text = f"{pluralise(cost['calls'], 'LLM call')}, {pluralise(cost['tokens'], 'token')}"
         click.echo(text, err=True)
 
 
-def _strength(passage: Mapping[str, Any]) -> str:
+def _describe_strength(passage: Mapping[str, Any]) -> str:
     """Describe the strength of a match, and the passage from which a hop led to it.
 
-    >>> _strength({"strength": "fair", "hops": []})
+    >>> _describe_strength({"strength": "fair", "hops": []})
     'fair'
     """
     parts = [passage["strength"] or ""]
     if passage["hops"]:
-        parts.append(f"found through {printable(document_title(passage['hops'][-1]['from']))}")
+        parts.append(
+            f"found through {make_printable(choose_document_title(passage['hops'][-1]['from']))}"
+        )
     return ", ".join(filter(None, parts))
 
 
 def _print_passage(
     rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit, question: str
 ) -> None:
-    echo_line(f"{rank}. {heading_text(passage)}", hanging="   ", bold=True)
-    echo_facts(filter(None, (place, _strength(passage), id_text(passage["id"]))), "   ")
+    echo_line(f"{rank}. {format_heading(passage)}", hanging="   ", bold=True)
+    echo_facts(filter(None, (place, _describe_strength(passage), format_id(passage["id"]))), "   ")
     statements = passage["statements"]
     if explain and statements:
-        echo_drawn(_statement_tree(statements), "   ")
+        echo_drawn(_make_statement_tree(statements), "   ")
     elif explain and passage["hops"]:
-        echo_drawn(_hop_tree(passage["hops"]), "   ")
+        echo_drawn(_make_hop_tree(passage["hops"]), "   ")
     elif explain:
         click.secho("   matched directly", fg="cyan")
     text = statements[-1]["text"] if unit == "statement" and statements else passage["text"]
-    for line in _first_lines(text):
-        wrapped = wrap(printable(line), text_columns(), "   ")
-        marked = sys.stdout.isatty() and color_choice(os.environ) is not False
+    for line in _shorten(text):
+        wrapped = wrap(make_printable(line), measure_text_columns(), "   ")
+        marked = sys.stdout.isatty() and choose_color(os.environ) is not False
         click.echo(mark_words(wrapped, question, bold=True) if marked else wrapped)
     if similar := passage.get("similar"):
         click.secho(f"   and {len(similar)} similar", fg="cyan")
-        for near in similar[:_SIMILAR_LINES]:
-            echo_facts((place_text(near), id_text(near["id"])), "     ")
+        for similar_place in similar[:_SIMILAR_LINES]:
+            echo_facts((format_place(similar_place), format_id(similar_place["id"])), "     ")
         if len(similar) > _SIMILAR_LINES:
             click.echo(f"     and {len(similar) - _SIMILAR_LINES} more")
     click.echo()
 
 
-def _first_lines(text: str) -> list[str]:
+def _shorten(text: str) -> list[str]:
     start = text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS].rsplit(" ", 1)[0]
     lines = [line.expandtabs(4) for line in start.splitlines() if line.strip()]
     is_cut = len(start) < len(text) or len(lines) > _TEXT_LINES
     return [*lines[:_TEXT_LINES], *(["..."] if is_cut else [])]
 
 
-def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
+def _make_hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
     """Make a tree of the hops to a passage, each below the previous hop."""
     from rich.text import Text
     from rich.tree import Tree
 
-    tree = below = Tree(Text(heading_text(hops[0]["from"])), guide_style="cyan")
+    tree = below = Tree(Text(format_heading(hops[0]["from"])), guide_style="cyan")
     for hop in hops:
         below = below.add(
             Text.assemble(
-                (f"{hop_verb(hop['asked_by'])} ", "cyan"),
-                heading_text(hop["to"]),
-                (f": {printable(hop_reason(hop['question']))}", "italic"),
+                (f"{choose_hop_verb(hop['asked_by'])} ", "cyan"),
+                format_heading(hop["to"]),
+                (f": {make_printable(explain_hop(hop['question']))}", "italic"),
                 f" ({hop['share']:.0%} of its score)",
             )
         )
     return tree
 
 
-def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
+def _make_statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     """Make a tree of the statements that led to a passage.
 
     Each statement is below a statement with which it shares a name.
@@ -254,15 +262,18 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     from rich.text import Text
     from rich.tree import Tree
 
-    tree = below = Tree(Text(printable(statements[0]["text"])), guide_style="cyan")
+    tree = below = Tree(Text(make_printable(statements[0]["text"])), guide_style="cyan")
     for statement in statements[1:]:
-        name, text = printable(statement["name"]), printable(statement["text"])
+        name, text = (
+            make_printable(statement["name"]),
+            make_printable(statement["text"]),
+        )
         below = below.add(Text.assemble((f"-- {name}: ", "cyan"), text))
     return tree
 
 
 @click.command()
-@question_argument
+@add_question_argument
 @click.option(
     "-k",
     "-n",
@@ -271,8 +282,8 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     type=WholeNumber(1, 50),
     help="How many passages to use for the answer. Default: 8, or up to 20 for an LLM.",
 )
-@match_options
-@filter_options
+@add_match_options
+@add_filter_options
 @at_option
 @click.option(
     "--llm/--no-llm",
@@ -328,13 +339,13 @@ def ask(
         llm=by_llm,
         method=method,
         strategy=strategy,
-        match=chosen_match(exact, semantic),
+        match=choose_match(exact, semantic),
         filters=take_filters(filters),
         passages=not as_json,
     )
-    with client_of(context) as client:
+    with make_client(context) as client:
         reply = _ask(client, call, show_draft=by_llm is not False and not as_json)
-        place_of = place_text if reply["found"] else place_printer(client)
+        show_place = format_place if reply["found"] else make_place_formatter(client)
         if print_if_json(reply, as_json, client):
             return
     warn(reply["degraded"])
@@ -343,7 +354,7 @@ def ask(
         _draw_logic(reply["logic"])
     if not reply["found"]:
         click.echo("Your documents do not seem to answer this.")
-        _print_closest(reply, question, place_of)
+        _print_closest(reply, question, show_place)
     elif reply["by"] == "llm":
         marks = "".join(f"[{citation['number']}]" for citation in reply["citations"])
         _print_wrapped(f"{reply['answer']} {marks}")
@@ -353,12 +364,12 @@ def ask(
         _print_citation(citation)
     _print_chain(reply)
     click.secho(f"version {reply['version']}", fg="cyan")
-    if reply["by"] == "llm" and (cost := _cost_text(reply["llm"])):
+    if reply["by"] == "llm" and (cost := _format_cost(reply["llm"])):
         click.echo(cost, err=True)
 
 
 def _print_closest(
-    reply: Mapping[str, Any], question: str, place_of: Callable[[Mapping[str, Any]], str]
+    reply: Mapping[str, Any], question: str, show_place: Callable[[Mapping[str, Any]], str]
 ) -> None:
     """Print the closest passages, which may answer a question although no answer was found.
 
@@ -369,14 +380,14 @@ def _print_closest(
     if found:
         click.echo("The closest passages:" if len(close) > 1 else "The closest passage:")
     for rank, passage in enumerate(close[:_CLOSEST] or found[:1], 1):
-        _print_passage(rank, passage, place_of(passage), False, "passage", question)
+        _print_passage(rank, passage, show_place(passage), False, "passage", question)
 
 
 def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
     with spinner("asking"):
         if not (show_draft and sys.stdout.isatty()):
             return client.send(call)
-        events = client.events(call)
+        events = client.stream_events(call)
         for event in events:
             if event["event"] == "answer":
                 return event["answer"]
@@ -388,27 +399,27 @@ def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mappin
     return follow(event, events)
 
 
-def _cost_text(cost: Mapping[str, Any]) -> str:
+def _format_cost(cost: Mapping[str, Any]) -> str:
     """Describe the cost of an answer. Returns "" if no LLM was asked.
 
-    >>> _cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
+    >>> _format_cost({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
     '1 LLM call, 1,870 tokens, 0.0004 USD'
     """
     if not cost["calls"]:
         return ""
-    text = f"{plural(cost['calls'], 'LLM call')}, {plural(cost['tokens'], 'token')}"
+    text = f"{pluralise(cost['calls'], 'LLM call')}, {pluralise(cost['tokens'], 'token')}"
     if price := cost.get("price"):
-        text += f", {price:.6f}".rstrip("0") + f" {printable(cost['currency'])}"
+        text += f", {price:.6f}".rstrip("0") + f" {make_printable(cost['currency'])}"
     return text
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:
     """Draw the parts of a question, if the LLM has split it into parts."""
     if logic and logic["subproblems"]:
-        echo_drawn(_logic_tree(logic))
+        echo_drawn(_make_logic_tree(logic))
 
 
-def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
+def _make_logic_tree(logic: Mapping[str, Any]) -> "Tree":
     """Make a tree of a question's parts in the order of their answers, with the citations."""
     from rich.text import Text
     from rich.tree import Tree
@@ -421,16 +432,16 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
         below = tree.add(
             Text.assemble(
                 (f"#{part['id']} ", "cyan"),
-                printable(part["question"]),
+                make_printable(part["question"]),
                 (f"   step {part['rank']}" if part["rank"] else "   not searched", "cyan"),
                 (f", needs{needs}" if needs else "", "cyan"),
             )
         )
         if part["query"] not in ("", part["question"]):
-            below.add(Text(f"searched: {printable(part['query'])}", style="italic"))
+            below.add(Text(f"searched: {make_printable(part['query'])}", style="italic"))
         if part["rank"]:
-            cited = "; ".join(heading_text(end) for end in part["citations"])
-            answer = printable(part["answer"] or "no answer")
+            cited = "; ".join(format_heading(end) for end in part["citations"])
+            answer = make_printable(part["answer"] or "no answer")
             below.add(Text(f"{answer}   [{cited}]" if cited else answer, style="bold"))
     return tree
 
@@ -438,14 +449,14 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
 def _print_wrapped(text: str, indent: str = "") -> None:
     """Print text wrapped to the terminal's width. Existing line breaks, as in tables, are kept."""
     for line in text.splitlines():
-        click.echo(wrap(printable(line), text_columns(), indent))
+        click.echo(wrap(make_printable(line), measure_text_columns(), indent))
 
 
 def _print_sentences(reply: Mapping[str, Any]) -> None:
     if doubt := describe_doubt(reply["citations"]):
         echo_line(doubt, fg="yellow")
     if reply["short"]:
-        click.secho(f"Perhaps: {printable(reply['short'])}", bold=True)
+        click.secho(f"Perhaps: {make_printable(reply['short'])}", bold=True)
     for sentence in reply["sentences"]:
         title = f" ({sentence['title']})" if sentence["title"] else ""
         _print_wrapped(f"{sentence['text']} [{sentence['citation']}]{title}", "  ")
@@ -454,8 +465,8 @@ def _print_sentences(reply: Mapping[str, Any]) -> None:
 def _print_citation(citation: Mapping[str, Any]) -> None:
     place = "in no document at this version"
     if citation["location"]:
-        place = place_text(citation)
-    echo_facts((f"[{citation['number']}] {place}", id_text(citation["id"])))
+        place = format_place(citation)
+    echo_facts((f"[{citation['number']}] {place}", format_id(citation["id"])))
 
 
 def _print_chain(reply: Mapping[str, Any]) -> None:
@@ -466,9 +477,9 @@ def _print_chain(reply: Mapping[str, Any]) -> None:
         if places[0] == places[1]:  # two passages of one document
             continue
         start, end = (
-            printable(document_title(hop[key])) + numbers.get(hop[key]["id"], "")
+            make_printable(choose_document_title(hop[key])) + numbers.get(hop[key]["id"], "")
             for key in ("from", "to")
         )
-        reason = printable(hop_reason(hop["question"]))
-        line = f"{start} {hop_verb(hop['asked_by'])} {end}: {reason}"
+        reason = make_printable(explain_hop(hop["question"]))
+        line = f"{start} {choose_hop_verb(hop['asked_by'])} {end}: {reason}"
         echo_line(line, indent="    ", hanging="        ", fg="cyan")

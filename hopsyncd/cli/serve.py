@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from hopsyncd.cli.output import client_of, json_option, print_if_json, print_json, warn
-from hopsyncd.cli.server import server_of
+from hopsyncd.cli.output import json_option, make_client, print_if_json, print_json, warn
+from hopsyncd.cli.server import find_server
 from hopsyncd.client import Client
 from hopsyncd.client.starting import StartLock
-from hopsyncd.config.configuration import config_path, load_config, write_config
-from hopsyncd.config.values import host_and_port
-from hopsyncd.display import relative_time
+from hopsyncd.config.configuration import find_config_path, load_config, write_config
+from hopsyncd.config.values import split_loopback_address
+from hopsyncd.display import format_relative_time
 from hopsyncd.errors import DaemonUnavailable
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 
 @click.command()
@@ -35,7 +35,7 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
     """
     from hopsyncd.doctor.local_llms import find_local_llms
 
-    path = config_path(context.obj)
+    path = find_config_path(context.obj)
     write_config(path, folders)
     click.echo(f"Wrote {path}")
     if folders:
@@ -99,7 +99,7 @@ def reload(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd reload
     """
     load_config(context.obj)  # reports mistakes with their line numbers
-    answer = client_of(context).reload()
+    answer = make_client(context).reload()
     if print_if_json(answer, as_json):
         return
     sources = answer["sources"]
@@ -134,21 +134,24 @@ def schedule(context: click.Context, as_json: bool) -> None:
 
     Example: hopsyncd schedule
     """
-    now = client_of(context).schedule()
+    now = make_client(context).schedule()
     if print_if_json(now, as_json):
         return
     for job in now["jobs"]:
         click.echo(f"{job['job']}: {job['times']}")
-        ran, succeeded = relative_time(job["last_run"]), relative_time(job["last_success"])
-        click.echo(f"  next run {relative_time(job['next'])}; last run {ran}")
+        ran, succeeded = (
+            format_relative_time(job["last_run"]),
+            format_relative_time(job["last_success"]),
+        )
+        click.echo(f"  next run {format_relative_time(job['next'])}; last run {ran}")
         if job["last_error"]:
-            click.echo(f"  failed: {printable(job['last_error'])}; last success {succeeded}")
+            click.echo(f"  failed: {make_printable(job['last_error'])}; last success {succeeded}")
 
 
-def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
+def _check_loopback(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
     try:
         if address is not None:
-            host_and_port(address)
+            split_loopback_address(address)
     except ValueError as error:
         raise click.BadParameter(f"{error}. Give an address such as 127.0.0.1:7719.") from error
     return address
@@ -165,7 +168,7 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
     "--http",
     "address",
     metavar="ADDRESS",
-    callback=_loopback,
+    callback=_check_loopback,
     help="Serve over HTTP on this loopback address, such as 127.0.0.1:7719. Clients must send the"
     " bearer token in the file mcp_token of the data folder.",
 )
@@ -189,24 +192,24 @@ def mcp(
     from hopsyncd.api.mcp.document_server import make_server
 
     config = load_config(context.obj) if allow_write or address else None
-    inbox = config.mcp.inbox if config and not server_of(context) else None
+    inbox = config.mcp.inbox if config and not find_server(context) else None
     if config and address:
         from hopsyncd.api.mcp.document_server import PATH, guard_app
-        from hopsyncd.api.server import bind_address, loopback_server
+        from hopsyncd.api.server import bind_address, make_loopback_server
 
         mcp_server = make_server(
-            client_of(context), allow_write, inbox, is_structured=is_structured
+            make_client(context), allow_write, inbox, is_structured=is_structured
         )
         app = guard_app(mcp_server, config)
-        server = loopback_server(app, config.limits)
-        with bind_address(*host_and_port(address), "Give --http another port") as listener:
+        server = make_loopback_server(app, config.limits)
+        with bind_address(*split_loopback_address(address), "Give --http another port") as listener:
             listener.listen()  # an agent may connect before we serve
             click.echo(f"http://{address}{PATH}\nCtrl-C stops it.")
             server.run(sockets=[listener])
         return
     if sys.stdin.isatty():
         click.echo("Waiting for an MCP client on standard input; see docs/agents.md.", err=True)
-    with client_of(context) as client:
+    with make_client(context) as client:
         make_server(client, allow_write, inbox, is_structured=is_structured).run()
 
 
@@ -227,16 +230,16 @@ def doctor(context: click.Context, as_json: bool) -> None:
     from hopsyncd.doctor.examine import examine
 
     findings = []
-    server = server_of(context)
+    server = find_server(context)
     for finding in examine(context.obj, server.connect if server else None):
         findings.append(finding)
         if not as_json:
             click.secho(f"{finding.level:4} ", fg=_COLOURS[finding.level], nl=False)
             first, *more_lines = f"{finding.check}: {finding.detail}".split("\n")
-            click.echo(printable(first))
+            click.echo(make_printable(first))
             for line in [*more_lines, *(finding.remedy or "").split("\n")]:
                 if line.strip():
-                    click.echo(f"     {printable(line.strip())}")
+                    click.echo(f"     {make_printable(line.strip())}")
     failed = any(finding.level == "fail" for finding in findings)
     if as_json:
         print_json({"healthy": not failed, "findings": [asdict(finding) for finding in findings]})

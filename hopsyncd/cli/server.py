@@ -14,7 +14,7 @@ import click
 
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.access import ClientConfig
-from hopsyncd.config.configuration import config_path, load_config
+from hopsyncd.config.configuration import find_config_path, load_config
 from hopsyncd.config.secret_file import read_secret
 from hopsyncd.errors import ConfigError
 
@@ -43,7 +43,7 @@ class Server:
 
     def connect(self) -> Client:
         """Make a client of the server. Raises ConfigError if there is no token for the server."""
-        return Client(self.address, self._token(), ca=self.ca)
+        return Client(self.address, self._read_token(), ca=self.ca)
 
     def refused_token_error(self) -> RequestFailed:
         """Create the error for a token that the server refuses."""
@@ -55,10 +55,10 @@ class Server:
             "Ask the administrator of the server for a new token",
         )
 
-    def _token(self) -> str:
+    def _read_token(self) -> str:
         if self.token_file:
             return read_secret(self.token_file)
-        if token := _keyring_token(self.address):
+        if token := _read_keyring_token(self.address):
             return token
         if self.configured:
             raise ConfigError(
@@ -75,7 +75,7 @@ class Server:
         )
 
 
-def server_of(context: click.Context) -> Server | None:
+def find_server(context: click.Context) -> Server | None:
     """Return the server that commands contact, or None for the daemon of this machine.
 
     Options and environment variables override the configuration.
@@ -117,7 +117,8 @@ def refuse_elsewhere(context: click.Context, command: str | None) -> None:
     if config.is_client_only:
         raise click.UsageError(
             f"`hopsyncd {command}` works on this machine only, but client.server in"
-            f" {config_path(context.params['config_file'])} names {config.client.server}. Run it on"
+            f" {find_config_path(context.params['config_file'])} names {config.client.server}."
+            " Run it on"
             " the server, or remove client.server to use a daemon of this machine."
         )
 
@@ -128,7 +129,7 @@ def refused_tokens_explained(context: click.Context) -> Iterator[None]:
     try:
         yield
     except RequestFailed as error:
-        if error.status != HTTPStatus.UNAUTHORIZED or not (server := server_of(context)):
+        if error.status != HTTPStatus.UNAUTHORIZED or not (server := find_server(context)):
             raise
         raise server.refused_token_error() from error
 
@@ -152,7 +153,7 @@ def hoist_options(arguments: Sequence[str]) -> list[str]:
     return [*moved, *stay, *arguments[ended:]]
 
 
-def _keyring_token(address: str) -> str | None:
+def _read_keyring_token(address: str) -> str | None:
     """Return the token in the system's keyring.
 
     Returns None if the keyring has no token, or if the package keyring is not installed.

@@ -11,22 +11,22 @@ import click
 
 from hopsyncd.cli.output import (
     at_option,
-    client_of,
-    heading_text,
+    format_heading,
     json_option,
-    place_printer,
+    make_client,
+    make_place_formatter,
     print_if_json,
     warn,
 )
-from hopsyncd.cli.terminal import echo_facts, id_text, mark_words
+from hopsyncd.cli.terminal import echo_facts, format_id, mark_words
 from hopsyncd.client import Client
-from hopsyncd.client.local_files import sources_here
-from hopsyncd.client.opening import editor_command, target_of
+from hopsyncd.client.local_files import map_local_sources
+from hopsyncd.client.opening import find_target, make_editor_command
 from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.errors import NotFound
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")
 _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
@@ -51,19 +51,19 @@ def find_document(
             if document.startswith((f"{name}: ", f"{name}/")):
                 candidates.add((name, document[len(name) + 1 :].lstrip()))
     answers: dict[str, Mapping[str, Any]] = {}
-    near: dict[str, None] = {}
+    similar_names: dict[str, None] = {}
     for name, path in sorted(candidates):
         try:
             answers[name] = client.document(name, path, at=at)
         except RequestFailed as error:
             if error.status != 404 or source:
                 raise
-            near |= dict.fromkeys(_read_suggestions(error.hint or ""))
-    if not answers and (only := _only_named(document, near)):
+            similar_names |= dict.fromkeys(_read_suggestions(error.hint or ""))
+    if not answers and (only := _find_only_named(document, similar_names)):
         warn([f"There is no document {document}. Showing {': '.join(only)}"])
         return only[0], client.document(*only, at=at)
     if not answers:
-        raise _missing(client, document, candidates, near, at)
+        raise _missing_error(client, document, candidates, similar_names, at)
     if len(answers) > 1:
         raise click.UsageError(
             f"Several sources have {document}. Put the source before it: {', '.join(answers)}."
@@ -71,21 +71,21 @@ def find_document(
     return next(iter(answers.items()))
 
 
-def _missing(
+def _missing_error(
     client: Client,
     document: str,
     candidates: Collection[tuple[str, str]],
-    near: Collection[str],
+    similar_names: Collection[str],
     at: str,
 ) -> NotFound:
     """Explain why no source has a document. `candidates` are names of sources and paths in them,
-    and `near` are documents with similar names."""
+    and `similar_names` are documents with similar names."""
     for problem in client.status()["problems"]:
         if (problem["source"], problem["document"]) in candidates:
             return NotFound(f"{document} cannot be read", problem["why"], problem["hint"])
-    if reason := _why_left_out(client, candidates):
+    if reason := _explain_left_out(client, candidates):
         return NotFound(f"{document} is not indexed", *reason)
-    if at == "head" and (reason := _when_removed(client, candidates)):
+    if at == "head" and (reason := _explain_removed(client, candidates)):
         return NotFound(f"There is no document {document} in the newest version", *reason)
     names = dict.fromkeys(name for name, _ in sorted(candidates))
     return NotFound(
@@ -93,8 +93,8 @@ def _missing(
         f"none of these sources has the document: {', '.join(names)}"
         if names
         else "no source exists",
-        f"Did you mean {', '.join(near)}?"
-        if near
+        f"Did you mean {', '.join(similar_names)}?"
+        if similar_names
         else "Give the path as `hopsyncd query` prints it, after the name of the source",
     )
 
@@ -104,14 +104,16 @@ def _find_in_folders(client: Client, document: str) -> Iterator[tuple[str, str]]
     if not document.startswith(("/", "~", "./", "../")):
         return
     file = Path(document).expanduser().absolute()
-    for name, source in sources_here(client).items():
+    for name, source in map_local_sources(client).items():
         folder = source.get("location", "")
         for path, above in ((file, Path(folder)), (file.resolve(), Path(folder).resolve())):
             if folder and path.is_relative_to(above) and path != above:
                 yield name, path.relative_to(above).as_posix()
 
 
-def _when_removed(client: Client, candidates: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+def _explain_removed(
+    client: Client, candidates: Iterable[tuple[str, str]]
+) -> tuple[str, str] | None:
     """Say in which version a document was removed or renamed, and how to read it. `candidates` are
     names of sources and paths in them."""
     for name, path in sorted(candidates):
@@ -124,31 +126,33 @@ def _when_removed(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
         if changes and changes[0]["what"] == "removed":
             number = changes[0]["version"]
             why = f"version {number} removed or renamed the document"
-            kept = _find_kept(client, name, path, number)
-            if kept is None:
+            kept_version = _find_kept(client, name, path, number)
+            if kept_version is None:
                 return f"{why}, and its last text was not kept", "`hopsyncd log` lists the versions"
-            shown = shlex.quote(f"{name}: {path}")
-            return why, f"`hopsyncd show {shown} --at {kept}` prints its last kept text"
+            argument = shlex.quote(f"{name}: {path}")
+            return why, f"`hopsyncd show {argument} --at {kept_version}` prints its last kept text"
     return None
 
 
 def _find_kept(client: Client, source: str, path: str, before: int) -> int | None:
     """Return the newest kept version before this version, or None if it lacks the document."""
-    kept = None
-    while kept is None and (versions := client.log(limit=100, before=before)["versions"]):
-        kept = next((row["version"] for row in versions if row["collected"] is None), None)
+    kept_version = None
+    while kept_version is None and (versions := client.log(limit=100, before=before)["versions"]):
+        kept_version = next((row["version"] for row in versions if row["collected"] is None), None)
         before = versions[-1]["version"]
     try:
-        if kept is not None:
-            client.document(source, path, at=str(kept))
+        if kept_version is not None:
+            client.document(source, path, at=str(kept_version))
     except RequestFailed as error:
         if error.status != 404:
             raise
         return None
-    return kept
+    return kept_version
 
 
-def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+def _explain_left_out(
+    client: Client, candidates: Iterable[tuple[str, str]]
+) -> tuple[str, str] | None:
     """Explain why a file in a folder of this machine's configuration is not indexed, and what to
     do. `candidates` are names of sources and paths in them."""
     if client.is_remote:
@@ -162,7 +166,7 @@ def _why_left_out(client: Client, candidates: Iterable[tuple[str, str]]) -> tupl
         if name in folders and (folders[name].path / path).exists():
             folder = with_pictures(folders[name], config)
             if isinstance(folder, FolderSource) and (
-                reason := create_folder_connector(folder, config).why_left_out(path)
+                reason := create_folder_connector(folder, config).explain_left_out(path)
             ):
                 return reason
     return None
@@ -174,22 +178,25 @@ def _read_suggestions(hint: str) -> list[str]:
     return names.split(", ") if marker else []
 
 
-def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
-    """Return the source and path of the only document in `near` that has the wanted name.
+def _find_only_named(wanted_name: str, places: Iterable[str]) -> tuple[str, str] | None:
+    """Return the source and path of the only document in `places` that has the wanted name.
 
     Case does not matter. A document with a merely similar name is not opened.
 
-    >>> _only_named("ada", ["notes: people/ada.md", "notes: people/adam.md"])
+    >>> _find_only_named("ada", ["notes: people/ada.md", "notes: people/adam.md"])
     ('notes', 'people/ada.md')
-    >>> _only_named("ada", ["notes: people/ada.md", "notes: ada.txt"]) is None
+    >>> _find_only_named("ada", ["notes: people/ada.md", "notes: ada.txt"]) is None
     True
     """
-    name = wanted.casefold().strip("/")
+    name = wanted_name.casefold().strip("/")
     paths = []
-    for place in near:
+    for place in places:
         source, _, path = place.partition(": ")
-        whole = PurePosixPath("/", path.casefold())
-        if name and any(str(path).endswith(f"/{name}") for path in (whole, whole.with_suffix(""))):
+        path_below_root = PurePosixPath("/", path.casefold())
+        if name and any(
+            str(path).endswith(f"/{name}")
+            for path in (path_below_root, path_below_root.with_suffix(""))
+        ):
             paths.append((source, path))
     return paths[0] if len(paths) == 1 else None
 
@@ -259,9 +266,9 @@ def show(
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"
               hopsyncd show "people/ada.md#Youth"
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         answer, _ = _find(client, named, at)
-        place_of = place_printer(client)
+        show_place = make_place_formatter(client)
         if print_if_json(answer, as_json, client):
             return
     warn(answer["degraded"])
@@ -270,20 +277,20 @@ def show(
             raise click.UsageError("--skipped needs a document, not the id of a passage.")
         counts = answer["skipped"]
         for kind, count in sorted(counts.items()):
-            click.echo(f"{printable(kind)}: {count:,}")
+            click.echo(f"{make_printable(kind)}: {count:,}")
         if not counts:
             click.echo("Nothing in this file was skipped.")
         return
     if not answer["passages"]:
-        click.echo(f"{printable(named)} has no text.")
+        click.echo(f"{make_printable(named)} has no text.")
     above: Sequence[str] = ()
     for passage in answer["passages"]:
         if list(passage["heading"]) != above:
-            click.secho(heading_text(passage), bold=True)
+            click.secho(format_heading(passage), bold=True)
             above = list(passage["heading"])
-        echo_facts((click.style(place_of(passage), fg="cyan"), id_text(passage["id"])))
+        echo_facts((click.style(show_place(passage), fg="cyan"), format_id(passage["id"])))
         for line in str(passage["text"]).splitlines():
-            click.echo(mark_words(printable(line.expandtabs(4)), mark, reverse=True))
+            click.echo(mark_words(make_printable(line.expandtabs(4)), mark, reverse=True))
         click.echo()
 
 
@@ -300,7 +307,7 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
 
     Example: hopsyncd open 68e8242676714bee
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         answer, line = _find(client, named, at)
         if not answer["passages"] or not answer["passages"][0]["document"]:
             raise NotFound(
@@ -309,12 +316,12 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
                 "Choose another version with --at",
             )
         place = answer["passages"][0]
-        sources = sources_here(client)
-    target, is_text = target_of(place, sources)
+        sources = map_local_sources(client)
+    target, is_text = find_target(place, sources)
     if line is None:
         line = place["lines"][0] if place["lines"] else 1
     editor = load_config(context.obj).open.editor
-    command = editor_command(editor, target, line) if is_text else None
+    command = make_editor_command(editor, target, line) if is_text else None
     if only_print:
         click.echo(shlex.join(command) if command else target)
     elif command is None or "://" in command[0]:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, json_option, print_if_json, print_json, send_long, warn
+from hopsyncd.cli.output import json_option, make_client, print_if_json, print_json, send_long, warn
 from hopsyncd.client import calls
 from hopsyncd.config.configuration import load_config
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 from hopsyncd.errors import BadRequest, DaemonUnavailable
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 _SHOWN = 10  # documents shown per kind of change in a dry run
 
@@ -47,13 +47,13 @@ def sync(
     Example: hopsyncd sync --wait notes
     """
     if dry_run:
-        _dry_run(context, names, as_json)
+        _preview(context, names, as_json)
         return
     result: Mapping[str, Any]
     if wait:
         result = send_long(context, calls.sync(names, accept_empty))
     else:
-        result = client_of(context).start_sync(names, accept_empty)
+        result = make_client(context).start_sync(names, accept_empty)
     if as_json:
         print_json(result)
     elif wait:
@@ -62,11 +62,11 @@ def sync(
         click.echo("The daemon is scanning. `hopsyncd sync --wait` waits until the scan is done.")
 
 
-def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+def _preview(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     limit = None if as_json else _SHOWN
     answer: Mapping[str, Any]
     try:
-        answer = client_of(context).preview(names, limit)
+        answer = make_client(context).preview(names, limit)
     except DaemonUnavailable:
         answer = _preview_alone(context, names, limit)
     if print_if_json(answer, as_json):
@@ -74,7 +74,7 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     for source in answer["sources"]:
         _print_preview(source)
     if waiting := sum(answer["waiting"].values()):
-        click.echo(f"Already waiting for questions from the LLM: {plural(waiting, 'passage')}.")
+        click.echo(f"Already waiting for questions from the LLM: {pluralise(waiting, 'passage')}.")
     click.echo("This was a dry run: nothing was changed, and no LLM was called.")
 
 
@@ -96,7 +96,7 @@ def _preview_alone(
 
 def _print_preview(source: Mapping[str, Any]) -> None:
     if source["problem"]:
-        why = printable(source["problem"])
+        why = make_printable(source["problem"])
         click.echo(f"{source['name']}: paused: {why}. {source['hint']}")
         return
     counts = source["counts"]
@@ -104,13 +104,15 @@ def _print_preview(source: Mapping[str, Any]) -> None:
     click.echo(f"{source['name']}: {', '.join(parts) or 'nothing changed'}")
     for kind, count in counts.items():
         for line in source[kind]:
-            click.echo(f"  {kind}: {printable(line)}")
+            click.echo(f"  {kind}: {make_printable(line)}")
         if count > len(source[kind]):
             click.echo(f"  {kind}: and {count - len(source[kind]):,} more")
     if source["passages"]:
-        cost = f"about {plural(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
+        cost = (
+            f"about {pluralise(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
+        )
         click.echo(
-            f"  {plural(source['passages'], 'new passage')}:"
+            f"  {pluralise(source['passages'], 'new passage')}:"
             f" {cost if source['llm_calls'] else 'no LLM call'}"
         )
 
@@ -118,23 +120,25 @@ def _print_preview(source: Mapping[str, Any]) -> None:
 def print_sync_report(result: Mapping[str, Any]) -> None:
     """Print the changes in each source since the caller's last sync, and unreadable documents."""
     for source in result["sources"]:
-        click.echo(f"{source['name']}: {_changes_text(source)}")
+        click.echo(f"{source['name']}: {_format_changes(source)}")
         unreadable = source["unreadable"]
         if unreadable and not source["problem"]:
-            click.echo(f"  {plural(len(unreadable), 'document')} cannot be read:")
+            click.echo(f"  {pluralise(len(unreadable), 'document')} cannot be read:")
         for problem in unreadable[:_SHOWN]:
-            click.echo(f"    {printable(problem['document'])}: {printable(problem['why'])}")
+            click.echo(
+                f"    {make_printable(problem['document'])}: {make_printable(problem['why'])}"
+            )
         if len(unreadable) > _SHOWN:
             click.echo(f"    and more; `hopsyncd sources {source['name']}` lists more")
     click.echo(f"Serving version {result['version']}.")
     warn(result["degraded"])
 
 
-def _changes_text(source: Mapping[str, Any]) -> str:
+def _format_changes(source: Mapping[str, Any]) -> str:
     counts = {kind: source[kind] for kind in ("added", "changed", "moved", "removed")}
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
     if source["problem"]:
-        parts.append(f"paused, documents are kept: {printable(source['problem'])}")
+        parts.append(f"paused, documents are kept: {make_printable(source['problem'])}")
     since = source["since"]
     return ", ".join(parts) or (
         f"nothing changed since version {since}" if since else "no documents yet"

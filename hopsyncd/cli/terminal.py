@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,12 +38,12 @@ _LINKING_VTE = 5000
 _LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghostty"}
 
 
-def color_choice(variables: Mapping[str, str]) -> bool | None:
+def choose_color(variables: Mapping[str, str]) -> bool | None:
     """Return whether to print colours. None means only at a terminal.
 
     NO_COLOR and a dumb terminal switch colours off; FORCE_COLOR switches them on.
 
-    >>> color_choice({"TERM": "dumb"}), color_choice({"NO_COLOR": "1"}), color_choice({})
+    >>> choose_color({"TERM": "dumb"}), choose_color({"NO_COLOR": "1"}), choose_color({})
     (False, False, None)
     """
     if variables.get("NO_COLOR"):
@@ -73,14 +73,14 @@ def shows_links(variables: Mapping[str, str]) -> bool:
     )
 
 
-def text_columns() -> int:
+def measure_text_columns() -> int:
     """Return the width of running text: the terminal's within limits, or fixed in a pipe."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
-    return min(line_columns(), _MOST_COLUMNS)
+    return min(measure_line_columns(), _MOST_COLUMNS)
 
 
-def line_columns(*, err: bool = False) -> int:
+def measure_line_columns(*, err: bool = False) -> int:
     """Return the width of a line: the terminal's, or unlimited in a pipe.
 
     err: whether the line goes to standard error instead of standard output.
@@ -109,17 +109,17 @@ def echo_line(
     text: str, *, indent: str = "", hanging: str = "", err: bool = False, **style: Any
 ) -> None:
     """Print a line, broken between words at a terminal."""
-    wrapped = wrap(text, line_columns(err=err), indent, hanging) or indent
+    wrapped = wrap(text, measure_line_columns(err=err), indent, hanging) or indent
     set_styles = {name: value for name, value in style.items() if value is not None}
     click.echo(click.style(wrapped, **set_styles) if set_styles else wrapped, err=err)
 
 
 def echo_facts(facts: Iterable[str], indent: str = "") -> None:
     """Print facts side by side. At a terminal, facts that do not fit continue on the next line."""
-    columns = line_columns()
+    columns = measure_line_columns()
     line = ""
     for fact in facts:
-        if line and len(indent) + visible_length(line + _GAP + fact) > columns:
+        if line and len(indent) + measure_visible_length(line + _GAP + fact) > columns:
             click.echo(indent + line)
             line = fact
         else:
@@ -130,7 +130,7 @@ def echo_facts(facts: Iterable[str], indent: str = "") -> None:
 @contextmanager
 def spinner(doing: str) -> Iterator[None]:
     """If the block takes longer than a moment, show `doing` at a terminal."""
-    if not sys.stderr.isatty() or color_choice(os.environ) is False:
+    if not sys.stderr.isatty() or choose_color(os.environ) is False:
         yield
         return
     stopped = Event()
@@ -172,19 +172,19 @@ def mark_words(line: str, question: str, **style: Any) -> str:
     return re.sub(r"\w+", mark, line) if marked_terms else line
 
 
-def visible_length(text: str) -> int:
+def measure_visible_length(text: str) -> int:
     """Count the characters that a terminal shows, without escape sequences for colour or links.
 
-    >>> visible_length(click.style("red", fg="red"))
+    >>> measure_visible_length(click.style("red", fg="red"))
     3
     """
     return len(_ESCAPES.sub("", text))
 
 
-def id_text(id_: str) -> str:
+def format_id(id_: str) -> str:
     """Return the id of a passage or, at a terminal, its beginning, which every command accepts."""
-    shown = id_[: _SHORT_ID if sys.stdout.isatty() else _WHOLE_ID]
-    return click.style(f"id {printable(shown)}", dim=True)
+    short_id = id_[: _SHORT_ID if sys.stdout.isatty() else _WHOLE_ID]
+    return click.style(f"id {make_printable(short_id)}", dim=True)
 
 
 def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
@@ -192,7 +192,7 @@ def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
     from rich.console import Console
 
     console = Console(
-        width=line_columns() - len(indent), highlight=False, markup=False, emoji=False
+        width=measure_line_columns() - len(indent), highlight=False, markup=False, emoji=False
     )
     with console.capture() as captured:
         console.print(drawing)

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from connectors.protocol import HIDDEN_FOLDERS, SECRET
-from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_option, warn
+from hopsyncd.cli.model_status import print_models, print_network_use
+from hopsyncd.cli.output import json_option, make_client, print_if_json, verbose_option, warn
 from hopsyncd.cli.terminal import echo_drawn, echo_line
 from hopsyncd.client import Client
 from hopsyncd.config.values import MEMBERS
-from hopsyncd.display import KEPT_CLOSED, LLM_FAILURES, TO_OPEN, duration, plural, relative_time
-from hopsyncd.printable import printable
+from hopsyncd.display import (
+    KEPT_CLOSED,
+    LLM_FAILURES,
+    TO_OPEN,
+    format_duration,
+    format_relative_time,
+    pluralise,
+)
+from hopsyncd.printable import make_printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -46,26 +54,25 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
 
     Example: hopsyncd status
     """
-    now = client_of(context).status()
+    now = make_client(context).status()
     if print_if_json(now, as_json):
         return
-    edges = f", {plural(now['edges'], 'edge')} (at most {now['edge_budget']:,})" if verbose else ""
-    click.echo(
-        f"version {now['version']} ({relative_time(now['created'])}):"
-        f" {plural(now['documents'], 'document')}, {plural(now['passages'], 'passage')}{edges}"
-    )
+    counts = f"{pluralise(now['documents'], 'document')}, {pluralise(now['passages'], 'passage')}"
+    if verbose:
+        counts += f", {pluralise(now['edges'], 'edge')} (at most {now['edge_budget']:,})"
+    click.echo(f"version {now['version']} ({format_relative_time(now['created'])}): {counts}")
     # The daemon gives no totals to callers who may not see every source.
     if verbose and (counters := now["counters"]):
         click.echo(
-            f"questions generated for {plural(counters['passages_generated'], 'passage')},"
+            f"questions generated for {pluralise(counters['passages_generated'], 'passage')},"
             f" texts embedded: {counters['texts_embedded']:,},"
             f" queries answered: {counters['queries']:,}"
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        _print_network_use(now)
+        print_network_use(now)
     elif host := now["models"]["llm_endpoint"]:
-        click.echo(f"passages and questions are sent to the LLM at {printable(host)}")
+        click.echo(f"passages and questions are sent to the LLM at {make_printable(host)}")
     _print_role(now["store"], now["database"])
     _print_backups(now["backup"])
     _print_listening(now["listening"])
@@ -74,29 +81,30 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     _print_watch_problems(now["watch_problems"])
     if waiting := now["waiting"]:
         reasons = ", ".join(f"{LLM_FAILURES.get(why, why)} ({n:,})" for why, n in waiting.items())
-        passages = plural(sum(waiting.values()), "passage")
+        passages = pluralise(sum(waiting.values()), "passage")
         click.echo(f"{passages} waiting for the LLM to write questions: {reasons}")
     if progress := now["progress"]:
         share, total = progress["share"], progress["documents_total"]
-        how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
+        how_far = f"{share:.0%} of {pluralise(total, 'document')}" if total else "listing its files"
         work = "reading {} again" if progress.get("again") else "indexing {}"
         click.echo(f"{work.format(progress['source'])}: {how_far}")
     for source in now["sources"]:
         _print_source(source)
     for reader in now["unavailable_readers"]:
-        reason = f"{printable(reader['why'])}. {printable(reader['hint'])}"
+        reason = f"{make_printable(reader['why'])}. {make_printable(reader['hint'])}"
         click.secho(f"{reader['media_type']} cannot be read on this machine: {reason}", fg="yellow")
     _print_purges_and_quarantine(now)
     if now["skipped"]:
         parts = ", ".join(
-            f"{printable(row['kind'])} ({row['parts']:,} in {plural(row['documents'], 'document')})"
+            f"{make_printable(row['kind'])}"
+            f" ({row['parts']:,} in {pluralise(row['documents'], 'document')})"
             for row in now["skipped"]
         )
         click.echo(f"left out by the readers: {parts} (`hopsyncd show FILE --skipped`)")
     print_problems(shown := now["problems"][:_SHOWN])
     if (more := sum(source["problems"] for source in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists more problems")
-    _print_models(now["models"])
+    print_models(now["models"])
     warn(now["degraded"])
 
 
@@ -104,10 +112,12 @@ def _print_audit(audit: Mapping[str, Any]) -> None:
     """Print that requests are recorded, and how many of the records are missing."""
     if audit["enabled"]:
         recorded = "requests and their questions are" if audit["questions"] else "requests are"
-        click.echo(f"{recorded} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
+        click.echo(
+            f"{recorded} recorded for {pluralise(audit['keep_days'], 'day')}: `hopsyncd audit`"
+        )
     if audit["problem"]:
-        lost = plural(audit["lost"], "request")
-        reason = printable(audit["problem"])
+        lost = pluralise(audit["lost"], "request")
+        reason = make_printable(audit["problem"])
         click.secho(f"  {lost} could not be recorded in the audit log: {reason}", fg="yellow")
 
 
@@ -115,13 +125,15 @@ def _print_role(store: Mapping[str, Any], database: str) -> None:
     """Print whether this daemon writes a PostgreSQL database or follows another daemon."""
     if "://" not in database:
         return
-    server = printable(database)
+    server = make_printable(database)
     if store["lost"]:
         click.secho(f"{server} cannot be reached; answers come from the local copy", fg="yellow")
     elif store["role"] == "writer":
         click.echo(f"this daemon is the writer of {server}")
     else:
-        behind = f"{plural(store['behind'], 'version')} behind" if store["behind"] else "up to date"
+        behind = (
+            f"{pluralise(store['behind'], 'version')} behind" if store["behind"] else "up to date"
+        )
         click.echo(f"this daemon follows {server}, where another daemon writes: {behind}")
 
 
@@ -129,15 +141,16 @@ def _print_backups(backup: Mapping[str, Any] | None) -> None:
     """Print when the newest backup was made, and why the last attempt failed."""
     if backup is None:
         return
-    folder = printable(backup["folder"])
-    newest = f"version {backup['version']}, {relative_time(backup['created'])}"
-    following = relative_time(backup["next"]) if backup["next"] else "on request"
+    folder = make_printable(backup["folder"])
+    newest = f"version {backup['version']}, {format_relative_time(backup['created'])}"
+    following = format_relative_time(backup["next"]) if backup["next"] else "on request"
     click.echo(
-        f"{plural(backup['kept'], 'backup')} in {folder}{f': {newest}' if backup['kept'] else ''};"
+        f"{pluralise(backup['kept'], 'backup')} in {folder}"
+        f"{f': {newest}' if backup['kept'] else ''};"
         f" the next {'now' if following == 'just now' else following}"
     )
     if backup["error"]:
-        click.secho(f"  the last backup failed: {printable(backup['error'])}", fg="yellow")
+        click.secho(f"  the last backup failed: {make_printable(backup['error'])}", fg="yellow")
 
 
 def _print_listening(listening: Mapping[str, Any] | None) -> None:
@@ -150,121 +163,41 @@ def _print_listening(listening: Mapping[str, Any] | None) -> None:
         warn([f"the changed certificate is not used: {listening['problem']}"])
 
 
-def _print_models(models: Mapping[str, Any]) -> None:
-    if preparing := models["preparing"]:
-        click.echo(f"preparing {preparing}")
-    if switch := models["switch"]:
-        _print_switch(switch)
-    if newer := models["encoder_due"]:
-        click.echo(f"a newer encoder is available: {newer}; `hopsyncd rebuild --encoder` uses it")
-
-
-def _print_switch(switch: Mapping[str, Any]) -> None:
-    time_left = "" if switch["left_s"] is None else f", {duration(switch['left_s'])} left"
-    click.echo(
-        f"switching to {printable(switch['encoder'])}: {switch['passages_done']:,} of"
-        f" {plural(switch['passages_total'], 'passage')} ready{time_left}; until then the former"
-        " models answer"
-    )
-    if switch["problem"]:
-        warn([switch["problem"]])
-
-
 def _print_purges_and_quarantine(now: Mapping[str, Any]) -> None:
     if now["purging"]:
-        click.echo(f"{plural(now['purging'], 'purge')} in progress")
+        click.echo(f"{pluralise(now['purging'], 'purge')} in progress")
     if now["quarantined"]:
         click.echo(
             f"in quarantine because reading took too long or crashed:"
-            f" {plural(now['quarantined'], 'file')}"
+            f" {pluralise(now['quarantined'], 'file')}"
         )
 
 
 def _print_watch_problems(problems: Sequence[str]) -> None:
     for problem in problems:
-        click.secho(printable(problem), fg="yellow")
+        click.secho(make_printable(problem), fg="yellow")
 
 
 def _print_configuration(configuration: Mapping[str, Any]) -> None:
     if refused := configuration["refused"]:
         click.secho(
             "the new configuration has a mistake, so the old configuration is used:"
-            f" {printable(refused)}",
+            f" {make_printable(refused)}",
             fg="yellow",
         )
     if waiting := configuration["restart_needed"]:
         click.secho(f"takes effect after a restart: {', '.join(waiting)}", fg="yellow")
 
 
-def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
-    """Print to which host the text of all passages is sent for embedding."""
-    limit = _usage_text(encoder["tokens_today"], encoder["max_tokens_per_day"])
-    click.echo(
-        f"every passage and every question is sent to the encoder {printable(encoder['model'])}"
-        f" at {printable(encoder['endpoint'])}; today {limit} tokens"
-    )
-    if encoder["failure"]:
-        since = relative_time(encoder["failing_since"])
-        click.secho(
-            f"  the encoder has returned no vectors since {since}: {printable(encoder['failure'])}",
-            fg="yellow",
-        )
-    if encoder["ledger_problem"]:
-        click.echo(f"  the encoder is not used: {printable(encoder['ledger_problem'])}")
-
-
-def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
-    """Print to which host passages are sent for reranking."""
-    limit = _usage_text(reranker["tokens_today"], reranker["max_tokens_per_day"])
-    name = f" {printable(reranker['model'])}" if reranker["model"] else ""
-    click.echo(
-        f"questions that use the reranker{name}, and the passages found for them, are sent to"
-        f" {printable(reranker['endpoint'])}; today {limit} tokens"
-    )
-    if failure := reranker["failure"] or reranker["ledger_problem"]:
-        click.secho(f"  passages are not reranked: {printable(failure)}", fg="yellow")
-
-
-def _print_network_use(now: Mapping[str, Any]) -> None:
-    """Print which text is sent to other machines."""
-    llm, models = now["llm"], now["models"]
-    encoder, reranker = models["encoder_endpoint"], models["reranker_endpoint"]
-    if encoder:
-        _print_encoder_use(encoder)
-    if reranker:
-        _print_reranker_use(reranker)
-    if cluster := models["cluster"]:
-        click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
-    if llm is None:
-        if not (cluster or encoder or reranker or "://" in now["database"]):
-            click.echo("no LLM is configured: no passage or question leaves this machine")
-        return
-    click.echo(
-        f"passages and questions are sent to the LLM {llm['model']} at {llm['endpoint']};"
-        f" today {_usage_text(llm['calls_today'], llm['max_calls_per_day'])} calls,"
-        f" {_usage_text(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
-    )
-    if failure := llm["last_failure"]:
-        kind, message = failure["kind"], printable(failure["message"])
-        kind, when = LLM_FAILURES.get(kind, kind), relative_time(failure["at"])
-        click.echo(f"  last failure ({kind}, {when}): {message}")
-    if llm["ledger_problem"]:
-        click.echo(f"  the LLM is not used: {llm['ledger_problem']}")
-
-
-def _usage_text(used: int, limit: int) -> str:
-    return f"{used} of {limit}" if limit else str(used)
-
-
 def _print_source(source: Mapping[str, Any]) -> None:
     state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
     words = {"problems": "with problems", "pinned": "restored (`hopsyncd release` unpins them)"}
     counts = "".join(f", {source[key]} {text}" for key, text in words.items() if source[key])
-    counts += f", scanned {relative_time(source['scanned'])}"
+    counts += f", scanned {format_relative_time(source['scanned'])}"
     place = f"{source['name']} ({source['kind']} {source['location']})"
-    click.echo(f"{place}: {state}, {plural(source['documents'], 'document')}{counts}")
+    click.echo(f"{place}: {state}, {pluralise(source['documents'], 'document')}{counts}")
     if source["problem"]:
-        click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
+        click.echo(f"  paused: {make_printable(source['problem'])}. {source['hint']}")
     _print_left_out(source["left_out"])
     _print_rights(source.get("rights"))
     if source["watch_problem"]:
@@ -281,8 +214,8 @@ def _print_rights(rights: Mapping[str, Any] | None) -> None:
     click.echo(f"  visible to {', '.join(rights['visible_to'])}")
     for rule in rights["paths"]:
         click.echo(
-            f"  {printable(rule['match'])}: visible to {', '.join(rule['visible_to'])}"
-            f" ({plural(rule['documents'], 'document')})"
+            f"  {make_printable(rule['match'])}: visible to {', '.join(rule['visible_to'])}"
+            f" ({pluralise(rule['documents'], 'document')})"
         )
 
 
@@ -293,7 +226,7 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
     for kind in [kind for kind in suffixes if kind.startswith(SECRET)]:
         secrets[kind.removeprefix(SECRET)] = suffixes.pop(kind)
     if suffixes:
-        click.echo(f"  files of types that are not included: {_counts_text(suffixes)}")
+        click.echo(f"  files of types that are not included: {_format_counts(suffixes)}")
         named = [suffix for suffix in suffixes if suffix.startswith(".")]
         example = f"*{max(named, key=suffixes.__getitem__)}" if named else "*.csv"
         click.echo(
@@ -301,17 +234,17 @@ def _print_left_out(left_out: Mapping[str, int]) -> None:
             f' ["@text", ..., "{example}"]'
         )
     if secrets:
-        click.echo(f"  left out because the name looks like a secret: {_counts_text(secrets)}")
+        click.echo(f"  left out because the name looks like a secret: {_format_counts(secrets)}")
         click.echo('  to have a file read, name it in `not_secret`, such as "token-guide.txt"')
     if hidden:
         click.echo(f"  hidden folders (names that begin with a dot) that are left out: {hidden:,}")
         click.echo('  to have a folder read, name it in `ignore` with "!", such as "!.github/"')
 
 
-def _counts_text(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     """Format the highest counts, each with its name: `12 .png, 3 .zip`."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {printable(name)}" for name, count in ordered[:_SHOWN])
+    return ", ".join(f"{count:,} {make_printable(name)}" for name, count in ordered[:_SHOWN])
 
 
 def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
@@ -319,14 +252,14 @@ def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
     same problem are listed together."""
     groups: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        why = f"{printable(problem['why'])}. {problem['hint']}"
-        groups.setdefault((problem["source"], why), []).append(printable(problem["document"]))
+        why = f"{make_printable(problem['why'])}. {problem['hint']}"
+        groups.setdefault((problem["source"], why), []).append(make_printable(problem["document"]))
     for (source, why), documents in groups.items():
         if len(documents) < _GROUPED:
             for document in documents:
                 click.echo(f"  {source}: {document}: {why}")
         else:
-            click.echo(f"  {source}: {plural(len(documents), 'document')}: {why}")
+            click.echo(f"  {source}: {pluralise(len(documents), 'document')}: {why}")
             echo_line(", ".join(documents), indent="    ", hanging="    ")
 
 
@@ -351,20 +284,20 @@ def top(context: click.Context, once: bool) -> None:
 
     Example: hopsyncd top --once
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         samples = deque([_take_sample(client)], maxlen=_SAMPLES)
         if once or not sys.stdout.isatty():
             time.sleep(_EVERY_S)
             samples.append(_take_sample(client))
-            echo_drawn(_frame(samples))
+            echo_drawn(_render_frame(samples))
             return
         from rich.live import Live
 
-        shown = Live(_frame(samples), screen=True, auto_refresh=False)
-        with suppress(KeyboardInterrupt), _unbuffered_keys(), shown as live:
+        display = Live(_render_frame(samples), screen=True, auto_refresh=False)
+        with suppress(KeyboardInterrupt), _unbuffered_keys(), display as live:
             while not _wait_for_quit(_EVERY_S):
                 samples.append(_take_sample(client))
-                live.update(_frame(samples), refresh=True)
+                live.update(_render_frame(samples), refresh=True)
 
 
 def _take_sample(client: Client) -> _Sample:
@@ -393,53 +326,57 @@ def _wait_for_quit(within_s: float) -> bool:
     return bool(select.select([sys.stdin], [], [], within_s)[0]) and sys.stdin.read(1) == "q"
 
 
-def _frame(samples: Sequence[_Sample]) -> "Group":
+def _render_frame(samples: Sequence[_Sample]) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
     now = samples[-1]
     status, stats = now.status, now.stats
-    queries = _rate(samples, lambda sample: sample.stats["queries"])
+    queries = _compute_rate(samples, lambda sample: sample.stats["queries"])
     load = [f"{stats[name]:,} {noun}" for name, noun in _LOAD.items() if name in stats]
     lines: list[RenderableType] = [
         Text(
-            f"version {status['version']}: {plural(status['documents'], 'document')},"
-            f" {plural(status['passages'], 'passage')}, {plural(status['edges'], 'edge')};"
-            f" pid {status['pid']}, started {relative_time(status['started'])}"
+            f"version {status['version']}: {pluralise(status['documents'], 'document')},"
+            f" {pluralise(status['passages'], 'passage')}, {pluralise(status['edges'], 'edge')};"
+            f" pid {status['pid']}, started {format_relative_time(status['started'])}"
         ),
         Text(
-            ", ".join([f"{_rate_text(queries)} queries/s", f"{stats['queries']:,} in total", *load])
+            ", ".join(
+                [f"{_format_rate(queries)} queries/s", f"{stats['queries']:,} in total", *load]
+            )
         ),
-        Text(_work_text(samples), "bold"),
+        Text(_describe_work(samples), "bold"),
     ]
-    lines += [Text(f"note: {printable(why)}", "yellow") for why in status["degraded"]]
-    return Group(*lines, Text(), _source_table(status["sources"]), Text(), _request_table(samples))
+    lines += [Text(f"note: {make_printable(why)}", "yellow") for why in status["degraded"]]
+    return Group(
+        *lines, Text(), _make_source_table(status["sources"]), Text(), _make_request_table(samples)
+    )
 
 
-def _work_text(samples: Sequence[_Sample]) -> str:
+def _describe_work(samples: Sequence[_Sample]) -> str:
     """Describe the current sync with its rate and remaining time, or the next job."""
     running = samples[-1].jobs["running"]
     if not running:
         planned = samples[-1].jobs["jobs"]
         if not planned:
             return "idle"
-        return f"idle; next: {planned[0]['job']} {relative_time(planned[0]['next'])}"
-    same_source = [sample for sample in samples if _source(sample) == running["source"]]
+        return f"idle; next: {planned[0]['job']} {format_relative_time(planned[0]['next'])}"
+    same_source = [sample for sample in samples if _get_source(sample) == running["source"]]
     total = running["documents_total"]
-    text = f"syncing {running['source']}: {running['share']:.0%} of {plural(total, 'document')}"
-    rate = _rate(same_source, lambda sample: sample.jobs["running"]["share"] * total)
+    text = f"syncing {running['source']}: {running['share']:.0%} of {pluralise(total, 'document')}"
+    rate = _compute_rate(same_source, lambda sample: sample.jobs["running"]["share"] * total)
     if not rate:
         return text
     left_s = (1 - running["share"]) * total / rate
-    return f"{text}, {rate:.1f} documents/s, {duration(left_s)} left"
+    return f"{text}, {rate:.1f} documents/s, {format_duration(left_s)} left"
 
 
-def _source(sample: _Sample) -> str | None:
+def _get_source(sample: _Sample) -> str | None:
     running = sample.jobs["running"]
     return running["source"] if running else None
 
 
-def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
+def _compute_rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
     """Return how much a count grows per second, or None with fewer than two samples."""
     if len(samples) < 2:
         return None
@@ -447,37 +384,37 @@ def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> floa
     return max(count(last) - count(first), 0.0) / (last.taken_s - first.taken_s)
 
 
-def _rate_text(rate: float | None) -> str:
+def _format_rate(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.1f}"
 
 
-def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":
-    table = _table("source", "kind", "state", "documents", "problems", "scanned")
+def _make_source_table(sources: Sequence[dict[str, Any]]) -> "Table":
+    table = _make_table("source", "kind", "state", "documents", "problems", "scanned")
     for source in sources:
         table.add_row(
-            printable(source["name"]),
+            make_printable(source["name"]),
             source["kind"],
             source["state"],
             f"{source['documents']:,}",
             f"{source['problems']:,}",
-            relative_time(source["scanned"]),
+            format_relative_time(source["scanned"]),
             style=None if source["state"] == "ok" else "yellow",
         )
     return table
 
 
-def _request_table(samples: Sequence[_Sample]) -> "Table":
+def _make_request_table(samples: Sequence[_Sample]) -> "Table":
     """Make a table of the most frequent requests, without the requests of `hopsyncd top`."""
-    table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
+    table = _make_table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
     stats = samples[-1].stats["requests"]
     names = sorted(stats.keys() - set(_OWN_REQUESTS))
     for name in sorted(names, key=lambda name: -stats[name]["count"])[:_ENDPOINTS]:
         value = stats[name]
-        rate = _rate(samples, partial(_count, name))
+        rate = _compute_rate(samples, partial(_count, name))
         table.add_row(
             name,
             f"{value['count']:,}",
-            _rate_text(rate),
+            _format_rate(rate),
             f"{value['errors']:,}",
             f"{value['p50_ms']:.1f}",
             f"{value['p95_ms']:.1f}",
@@ -490,7 +427,7 @@ def _count(name: str, sample: _Sample) -> float:
     return float(stats["count"]) if stats else 0.0
 
 
-def _table(first: str, *others: str) -> "Table":
+def _make_table(first: str, *others: str) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -19,9 +19,9 @@ import click
 from hopsyncd.cli.web import open_page
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config, load_config, write_config
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable, SocketRefused
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 _SOCKET = "run/hopsyncd.sock"
 _MAX_SOCKET_BYTES = 103  # the limit of macOS, the lowest of all systems
@@ -62,7 +62,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
     finally:
         shutil.rmtree(home, ignore_errors=True)
     click.echo(
-        f"\nNothing is left behind. To keep an index of {printable(str(folder))}, run:\n"
+        f"\nNothing is left behind. To keep an index of {make_printable(str(folder))}, run:\n"
         f"  hopsyncd init --folder {shlex.quote(str(folder))}\n"
         "  hopsyncd serve"
     )
@@ -119,7 +119,7 @@ def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: 
     lines = (home / "serve.log").read_text(errors="replace").strip().splitlines()
     raise DaemonUnavailable(
         "The daemon did not start",
-        printable(lines[-1]) if lines else "it logged nothing",
+        make_printable(lines[-1]) if lines else "it logged nothing",
         "Run `hopsyncd doctor`",
     )
 
@@ -148,7 +148,7 @@ def _print_progress(client: Client, ended: Event) -> None:
             quiet = 0 if is_busy else quiet + 1
             if sys.stdout.isatty():
                 share = state["progress"]["share"] if state["progress"] else 1.0
-                click.echo(f"\rReading: {share:4.0%}, {plural(state['documents'], 'document')} ",
+                click.echo(f"\rReading: {share:4.0%}, {pluralise(state['documents'], 'document')} ",
                            nl=False)  # fmt: skip
             if quiet >= _QUIET_POLLS:
                 break
@@ -156,12 +156,12 @@ def _print_progress(client: Client, ended: Event) -> None:
             return
         lead = "\r" if sys.stdout.isatty() else ""
         questions = client.examples()["questions"]
-        count = plural(state["documents"], "document")
-        click.echo(f"{lead}Indexed {count}, {plural(state['passages'], 'passage')}.")
+        count = pluralise(state["documents"], "document")
+        click.echo(f"{lead}Indexed {count}, {pluralise(state['passages'], 'passage')}.")
         if questions:
             click.echo("Questions that need two of these documents:")
         for question in questions:
-            click.echo(f"  {printable(question['question'])}")
-            click.echo(f"    {printable(' → '.join(question['path']))}")
+            click.echo(f"  {make_printable(question['question'])}")
+            click.echo(f"    {make_printable(' → '.join(question['path']))}")
     except REPORTABLE:
         return  # Ctrl-C has ended the daemon

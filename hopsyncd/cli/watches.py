@@ -8,21 +8,21 @@ import click
 
 from hopsyncd.cli.output import (
     WholeNumber,
-    client_of,
+    add_question_argument,
     confirm,
-    heading_text,
+    format_heading,
     json_option,
+    make_client,
     print_if_json,
-    question_argument,
 )
 from hopsyncd.client import Client
-from hopsyncd.display import document_name, plural, relative_time, show_cells
+from hopsyncd.display import format_document_name, format_relative_time, pluralise, show_cells
 from hopsyncd.errors import BadRequest
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 
 @click.command()
-@question_argument
+@add_question_argument
 @click.option(
     "--exec",
     "program",
@@ -56,7 +56,7 @@ def watch(
     except ValueError as error:
         why = f"{program} is not a valid command line: {str(error).lower()}"
         raise click.BadParameter(why, param_hint="--exec") from error
-    with client_of(context) as client:
+    with make_client(context) as client:
         answer = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
     if print_if_json(answer, as_json):
         return
@@ -82,7 +82,7 @@ def watches(
     """
     if allow and number is None:
         raise click.UsageError("--allow needs the number of a watched question.")
-    with client_of(context) as client:
+    with make_client(context) as client:
         if allow and number is not None:
             _allow(client, number, yes, as_json)
             return
@@ -96,22 +96,22 @@ def watches(
             if not listed["watches"]:
                 click.echo('You are not watching any questions. `hopsyncd watch "..."` adds one.')
             return
-        shown = client.watch_changes(number)
-    if print_if_json(shown, as_json):
+        answer = client.watch_changes(number)
+    if print_if_json(answer, as_json):
         return
-    _print_watch(shown["watch"])
-    if shown["watch"]["unavailable"]:
+    _print_watch(answer["watch"])
+    if answer["watch"]["unavailable"]:
         return
-    _print_state(shown["now"])
-    for change in shown["changes"]:
+    _print_state(answer["now"])
+    for change in answer["changes"]:
         _print_change(change)
 
 
 def _print_change(change: Mapping[str, Any]) -> None:
     versions = f"version {change['old']} to {change['new']}"
-    click.secho(f"\n{relative_time(change['told'])}: {versions}", bold=True)
+    click.secho(f"\n{format_relative_time(change['told'])}: {versions}", bold=True)
     for reason in change["why"]:
-        click.echo(f"  {printable(reason)}")
+        click.echo(f"  {make_printable(reason)}")
     before, after = change["before"], change["after"]
     is_same = bool(before and after) and before["answer"] == after["answer"]
     click.secho("  before", fg="cyan")
@@ -122,8 +122,8 @@ def _print_change(change: Mapping[str, Any]) -> None:
 
 def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
     """Show the program or webhook that is off, ask for confirmation, and turn it on."""
-    shown = client.watch_changes(number)["watch"]
-    disabled = shown["disabled"] or {}
+    watch = client.watch_changes(number)["watch"]
+    disabled = watch["disabled"] or {}
     kind, action = next(iter(disabled.items()), ("", cast(Any, True)))
     if action is True:
         raise BadRequest(
@@ -132,21 +132,21 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
             'To add a program or webhook, run `hopsyncd watch "..." --exec CMD` or --webhook URL',
         )
     if not yes:
-        click.echo(f"At each change of the answer to: {printable(shown['question'])}")
-        click.echo(f"  {_action_text(kind, action)}")
+        click.echo(f"At each change of the answer to: {make_printable(watch['question'])}")
+        click.echo(f"  {_describe_action(kind, action)}")
         confirm(f"Turn on watch {number}?", f"Watch {number} stays off")
     if kind == "exec":
         answer = client.allow_watch(number, exec=action)
     else:
         answer = client.allow_watch(number, webhook=action)
     if not print_if_json(answer, as_json):
-        click.echo(f"Watch {number} is on: {_action_text(kind, action)}")
+        click.echo(f"Watch {number} is on: {_describe_action(kind, action)}")
 
 
-def _action_text(kind: str, action: Any) -> str:
+def _describe_action(kind: str, action: Any) -> str:
     if kind == "exec":
-        return f"run {printable(shlex.join(action))}"
-    return f"post to {printable(action)}"
+        return f"run {make_printable(shlex.join(action))}"
+    return f"post to {make_printable(action)}"
 
 
 @click.command()
@@ -158,7 +158,7 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
 
     Example: hopsyncd unwatch 3
     """
-    with client_of(context) as client:
+    with make_client(context) as client:
         answer = client.unwatch(number)
     if not print_if_json(answer, as_json):
         click.echo(f"Stopped watching question {answer['id']}.")
@@ -166,18 +166,20 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
 
 def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
     actions = "".join(f" ({kind})" for kind in watch["action"] or ())
-    user = f" (of {printable(watch['user'])})" if with_user and watch["user"] else ""
-    click.secho(f"{watch['id']}. {printable(watch['question'])}{actions}{user}", bold=True)
+    user = f" (of {make_printable(watch['user'])})" if with_user and watch["user"] else ""
+    click.secho(f"{watch['id']}. {make_printable(watch['question'])}{actions}{user}", bold=True)
     if watch["unavailable"]:
-        click.secho(f"   {printable(watch['unavailable'])}", fg="yellow")
+        click.secho(f"   {make_printable(watch['unavailable'])}", fg="yellow")
         return
-    last = f", the last one {relative_time(watch['changed'])}" if watch["changed"] else ""
+    last = f", the last one {format_relative_time(watch['changed'])}" if watch["changed"] else ""
     click.echo(
-        f"   {plural(watch['changes'], 'change')}{last}; compared up to version {watch['checked']}"
+        f"   {pluralise(watch['changes'], 'change')}{last};"
+        f" compared up to version {watch['checked']}"
     )
     if watch["error"]:
         click.secho(
-            f"   the last change could not be delivered: {printable(watch['error'])}", fg="yellow"
+            f"   the last change could not be delivered: {make_printable(watch['error'])}",
+            fg="yellow",
         )
     for kind, act in (watch["disabled"] or {}).items():
         if act is True:
@@ -187,7 +189,8 @@ def _print_watch(watch: Mapping[str, Any], *, with_user: bool = False) -> None:
             )
         else:
             text = (
-                f"off, because it came with the database: {_action_text(kind, act)}. Turn on with"
+                f"off, because it came with the database: {_describe_action(kind, act)}."
+                " Turn on with"
                 f" `hopsyncd watches {watch['id']} --allow`"
             )
         click.secho(f"   {text}", fg="yellow")
@@ -202,7 +205,9 @@ def _print_state(
         return
     answer = instead or state["answer"] or "not found in your documents"
     for line in show_cells(answer).splitlines():
-        click.echo(f"{indent}{printable(line)}")
+        click.echo(f"{indent}{make_printable(line)}")
     for passage in state["passages"]:
-        place = printable(document_name(passage)) if passage["document"] else "no document"
-        click.echo(f"{indent}- {heading_text(passage)} ({place})")
+        place = (
+            make_printable(format_document_name(passage)) if passage["document"] else "no document"
+        )
+        click.echo(f"{indent}- {format_heading(passage)} ({place})")

@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 import click
 
-from hopsyncd.cli.output import client_of
+from hopsyncd.cli.output import make_client
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import load_config
 from hopsyncd.config.values import LimitsConfig
@@ -34,15 +34,15 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
 
     Example: hopsyncd web
     """
-    from hopsyncd.web.listener import KEPT_NAME, kept_address  # slow to import
+    from hopsyncd.web.listener import KEPT_NAME, read_kept_address  # slow to import
 
-    client = client_of(context)
+    client = make_client(context)
     client.health()  # fails now if there is no daemon
     config = load_config(context.obj)
     if client.is_remote:
         port = port or 0
     address_file = config.daemon.data_dir / KEPT_NAME
-    if port is None and (address := kept_address(address_file)):
+    if port is None and (address := read_kept_address(address_file)):
         click.echo(address)
         if not no_browser:
             webbrowser.open(address_file.as_uri())
@@ -59,20 +59,20 @@ def open_page(
 
     Yields a function that serves the web interface until Ctrl-C.
     """
-    from hopsyncd.api.server import bind_address, loopback_server
-    from hopsyncd.web.listener import Door, opener
+    from hopsyncd.api.server import bind_address, make_loopback_server
+    from hopsyncd.web.listener import Door, make_opener
     from hopsyncd.web.pages import make_page
 
     with bind_address(_HOST, port, "Choose another port, or leave out --port") as listener:
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
         page = make_page(client, door, lambda: server.should_exit, config_file)
-        server = loopback_server(page, limits)
-        address = door.new_address()
+        server = make_loopback_server(page, limits)
+        address = door.create_address()
         click.echo(f"{address}\nCtrl-C stops it.")
         with NamedTemporaryFile("w", suffix=".html") as file:
             if not no_browser:
-                file.write(opener(address))
+                file.write(make_opener(address))
                 file.flush()
                 webbrowser.open(Path(file.name).as_uri())
             yield lambda: server.run(sockets=[listener])

@@ -11,18 +11,18 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.cli.log import echo_sentence
 from hopsyncd.cli.output import (
     WholeNumber,
+    add_question_argument,
     at_option,
-    client_of,
-    heading_text,
+    format_heading,
     json_option,
+    make_client,
     print_if_json,
-    question_argument,
     verbose_option,
 )
 from hopsyncd.cli.terminal import COMMON_WORDS, echo_line
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.display import hop_reason, hop_verb, mail_name, title_of
-from hopsyncd.printable import printable
+from hopsyncd.display import choose_hop_verb, explain_hop, format_mail_name, format_title
+from hopsyncd.printable import make_printable
 
 _DOCUMENTS = 1000  # changed sentences are looked up in this many documents
 _SENTENCES = 6  # lines shown per edited document
@@ -32,7 +32,7 @@ _Place = tuple[str, str]
 
 
 @click.command()
-@question_argument
+@add_question_argument
 @click.argument("old", shell_complete=complete_version)
 @at_option
 @click.option(
@@ -66,22 +66,22 @@ def why(
     Example: hopsyncd why "Who runs the mill?" yesterday
     """
     versions = (old, at)
-    with client_of(context) as client:
+    with make_client(context) as client:
         first, second = (client.query(question, k=k, at=version) for version in versions)
         rows = _compare(client, question, first, second)
-        answers = [_answer_sentences(client, question, version) for version in versions]
-        found = {
+        answers = [_read_answer_sentences(client, question, version) for version in versions]
+        answer = {
             "from": first["version"],
             "to": second["version"],
             "answer_from": " ".join(answers[0]) or None,
             "answer_to": " ".join(answers[1]) or None,
             "passages": rows,
         }
-        if print_if_json(found, as_json, client):
+        if print_if_json(answer, as_json, client):
             return
         diff = client.diff(*versions, limit=_DOCUMENTS, graph=False)
     click.secho(
-        f"version {found['from']} to {found['to']}: the answer"
+        f"version {answer['from']} to {answer['to']}: the answer"
         f" {'is the same' if {*answers[0]} == {*answers[1]} else 'changed'}",
         bold=True,
     )
@@ -89,7 +89,7 @@ def why(
     _print_rows(rows, diff, verbose)
 
 
-def _answer_sentences(client: Client, question: str, at: str) -> list[str]:
+def _read_answer_sentences(client: Client, question: str, at: str) -> list[str]:
     """Return the sentences of the answer at a version, quoted from the documents."""
     reply = client.ask(question, at=at, llm=False)
     return [str(sentence["text"]) for sentence in reply["sentences"]]
@@ -99,7 +99,7 @@ def _print_answers(old: Sequence[str], new: Sequence[str]) -> None:
     """Print the sentences of both answers: removed, then kept, then added."""
     if {*old} == {*new}:  # perhaps in another order
         for text in new or [_NOT_FOUND]:
-            echo_line(printable(text), indent="  ", hanging="  ")
+            echo_line(make_printable(text), indent="  ", hanging="  ")
         return
     for text in [text for text in old or [_NOT_FOUND] if text not in new]:
         echo_sentence(f"-{text}", "  ")
@@ -126,7 +126,8 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
         name = f"{row['title']}  {row['source']}: {row.get('document_name', row['document'])}"
         reason = "edited" if row["edited"] else f"document {kinds[place]}" if place in kinds else ""
         echo_line(
-            f"{before!s:>3} -> {after!s:<3} {printable(name)}{f' ({reason})' if reason else ''}",
+            f"{before!s:>3} -> {after!s:<3} {make_printable(name)}"
+            f"{f' ({reason})' if reason else ''}",
             indent="  ",
             hanging=" " * 13,
         )
@@ -146,7 +147,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
 
 def _print_routes(row: Mapping[str, Any]) -> None:
     """Print how a passage was found at both versions."""
-    was, now = (_route(row[hops], row["words"]) for hops in ("hops_from", "hops_to"))
+    was, now = (_describe_route(row[hops], row["words"]) for hops in ("hops_from", "hops_to"))
     if row["same_hops"]:
         routes = [now if row["rank_to"] else was]
     else:
@@ -167,17 +168,17 @@ def _compare(
         for answer in (first, second)
     ]
     edited = _match_edited(
-        _missing_at(client, second["version"], ranks[0], ranks[1]),
-        _missing_at(client, first["version"], ranks[1], ranks[0]),
+        _find_missing(client, second["version"], ranks[0], ranks[1]),
+        _find_missing(client, first["version"], ranks[1], ranks[0]),
     )
     return [
-        _comparison(question, ranks[0].get(edited.get(id_, id_)), ranks[1].get(id_))
+        _make_row(question, ranks[0].get(edited.get(id_, id_)), ranks[1].get(id_))
         for id_ in dict.fromkeys([*ranks[1], *ranks[0]])
         if id_ not in edited.values()
     ]
 
 
-def _missing_at(
+def _find_missing(
     client: Client,
     version: int,
     passages: Mapping[str, tuple[int, Any]],
@@ -206,32 +207,32 @@ def _match_edited(
     """Match added passages with the removed passages that they replaced: new id to old id."""
     places: dict[tuple[str, ...], list[str]] = {}
     for id_, passage in removed.items():
-        places.setdefault(_place_key(passage), []).append(id_)
+        places.setdefault(_make_place_key(passage), []).append(id_)
     edited = {}
     for id_, passage in added.items():
-        if before := places.get(_place_key(passage)):
+        if before := places.get(_make_place_key(passage)):
             edited[id_] = before.pop(0)
     return edited
 
 
-def _place_key(passage: Mapping[str, Any]) -> tuple[str, ...]:
+def _make_place_key(passage: Mapping[str, Any]) -> tuple[str, ...]:
     return (passage["source"], passage["document"], *passage["heading"])
 
 
-def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
+def _describe_route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
     """Describe how a passage was found: by hops, or directly by its words from the question."""
     if not hops and words:
-        return f"matched directly by {printable(', '.join(words))}"
+        return f"matched directly by {make_printable(', '.join(words))}"
     if not hops:
         return "matched directly by meaning, without a word of the question"
     steps = ", which ".join(
-        f"{hop_verb(hop['asked_by'])} {heading_text(hop['to'])}" for hop in hops
+        f"{choose_hop_verb(hop['asked_by'])} {format_heading(hop['to'])}" for hop in hops
     )
-    reason = printable(hop_reason(hops[-1]["question"]))
-    return f"{heading_text(hops[0]['from'])} {steps}: {reason}"
+    reason = make_printable(explain_hop(hops[-1]["question"]))
+    return f"{format_heading(hops[0]['from'])} {steps}: {reason}"
 
 
-def _comparison(
+def _make_row(
     question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
 ) -> dict[str, Any]:
     """Make a row of `why`: a passage with its rank and route at both versions.
@@ -242,20 +243,20 @@ def _comparison(
     from hopsyncd.text.words import list_index_terms
 
     asking = {*list_index_terms(COMMON_WORDS)}
-    shown = (new or old or (0, {}))[1]
-    terms = {*list_index_terms(" ".join((*shown["heading"], shown["text"])))}
+    passage = (new or old or (0, {}))[1]
+    terms = {*list_index_terms(" ".join((*passage["heading"], passage["text"])))}
     words = re.findall(r"\w+", question)
     hops = [
         [(*hop["from"]["heading"], hop["question"]) for hop in side[1]["hops"]] if side else None
         for side in (old, new)
     ]
-    name = mail_name(shown.get("origin"), shown["heading"])
+    name = format_mail_name(passage.get("origin"), passage["heading"])
     return {
         **({"document_name": name} if name else {}),
-        "id": shown["id"],
-        "title": title_of(shown),
-        "source": shown["source"],
-        "document": shown["document"],
+        "id": passage["id"],
+        "title": format_title(passage),
+        "source": passage["source"],
+        "document": passage["document"],
         "words": [
             word for word in dict.fromkeys(words) if terms & {*list_index_terms(word)} - asking
         ],

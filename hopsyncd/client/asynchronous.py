@@ -17,18 +17,18 @@ from hopsyncd.client.response import (
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
-    answer_of,
-    body_of,
     check_type,
-    event_of,
-    headers_of,
-    place_of,
-    too_long,
-    unreachable,
-    unusable,
+    encode_body,
+    make_headers,
+    parse_answer,
+    parse_event,
+    parse_place,
+    too_long_error,
+    unreachable_error,
+    unusable_error,
 )
-from hopsyncd.client.starting import PAUSE_S, while_starting
-from hopsyncd.client.trust import check_peer, trusted_users
+from hopsyncd.client.starting import PAUSE_S, wait_while_starting
+from hopsyncd.client.trust import check_peer, list_trusted_users
 from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class AsyncClient(Methods):
     ) -> None:
         import httpx2  # takes 0.2 s to import, which the CLI does not need
 
-        self._place = place_of(place, ca)
+        self._place = parse_place(place, ca)
         self._timeout_s = timeout_s
         remote = self._place if isinstance(self._place, Remote) else None
         over_tls = remote is not None and remote.tls
@@ -71,7 +71,7 @@ class AsyncClient(Methods):
                 ),
             ),
             base_url=remote.url if remote else "http://hopsyncd",
-            headers=headers_of(token, browser),
+            headers=make_headers(token, browser),
             timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         )
 
@@ -88,14 +88,14 @@ class AsyncClient(Methods):
     async def send(self, call: Call[Answer]) -> Answer:
         try:
             async with asyncio.timeout(self._timeout_s), self._response(call, JSON) as response:
-                content = await _content_of(self._place, response)
+                content = await _read_content(self._place, response)
         except TimeoutError as error:
-            raise unreachable(self._place, error, connecting=False) from error
+            raise unreachable_error(self._place, error, connecting=False) from error
         media_type = response.headers.get("Content-Type", "")
-        answer: Answer = answer_of(self._place, call, response.status_code, media_type, content)
+        answer: Answer = parse_answer(self._place, call, response.status_code, media_type, content)
         return answer
 
-    async def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
+    async def stream_events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
         """Yield the events of the call's work. The last event has the answer.
 
         Closing the iterator early ends the work, unless another client needs it.
@@ -103,40 +103,40 @@ class AsyncClient(Methods):
         async with self._response(call, NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")
             if response.status_code != 200:
-                content = await _content_of(self._place, response)
-                answer_of(self._place, call, response.status_code, media_type, content)
+                content = await _read_content(self._place, response)
+                parse_answer(self._place, call, response.status_code, media_type, content)
             check_type(self._place, response.status_code, media_type, NDJSON)
-            async for line in _lines(self._place, response):
-                event = event_of(self._place, call, line)
+            async for line in _read_lines(self._place, response):
+                event = parse_event(self._place, call, line)
                 yield event
                 if event["event"] == "answer":
                     return
-        raise unusable(self._place, "the stream ended before the answer")
+        raise unusable_error(self._place, "the stream ended before the answer")
 
     @asynccontextmanager
     async def _response(self, call: Call[Any], accept: str) -> AsyncIterator[httpx2.Response]:
         import httpx2
 
         place = self._place
-        for _ in while_starting(place, self._timeout_s):
+        for _ in wait_while_starting(place, self._timeout_s):
             await asyncio.sleep(PAUSE_S)
         extensions = {}
         if isinstance(place, Path):
-            extensions["trace"] = _only_to(place, trusted_users(place))
+            extensions["trace"] = _make_trust_hook(place, list_trusted_users(place))
         try:
             async with self._http.stream(
                 call.method,
                 call.path,
-                content=None if call.body is None else body_of(call.body),
+                content=None if call.body is None else encode_body(call.body),
                 headers={"Accept": accept},
                 extensions=extensions,
             ) as response:
                 yield response
         except httpx2.RequestError as error:
-            raise _unreachable(place, error) from error
+            raise _unreachable_error(place, error) from error
 
 
-def _only_to(
+def _make_trust_hook(
     place: Path, trusted: frozenset[int]
 ) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
     """Create a trace hook for httpx2 that refuses connections to an untrusted user's process."""
@@ -153,18 +153,18 @@ def _only_to(
     return trace
 
 
-async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
+async def _read_content(place: Path | Remote, response: httpx2.Response) -> bytes:
     """Read the body of an answer that is not streamed. The body must be complete within WHOLE_S."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
         async for part in response.aiter_raw():
             content += part
             if len(content) > MAX_BYTES:
-                raise too_long(place)
+                raise too_long_error(place)
     return bytes(content)
 
 
-async def _lines(place: Path | Remote, response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _read_lines(place: Path | Remote, response: httpx2.Response) -> AsyncIterator[bytes]:
     unfinished = bytearray()
     async for part in response.aiter_raw():
         *ended, rest = part.split(b"\n")
@@ -173,19 +173,19 @@ async def _lines(place: Path | Remote, response: httpx2.Response) -> AsyncIterat
             unfinished.clear()
         unfinished += rest
         if len(unfinished) > MAX_BYTES:
-            raise too_long(place)
+            raise too_long_error(place)
     if unfinished:
         yield bytes(unfinished)
 
 
-def _unreachable(
+def _unreachable_error(
     place: Path | Remote, error: httpx2.RequestError
 ) -> DaemonUnavailable | DaemonUntrusted:
     import httpx2
 
     connecting = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
     if isinstance(error, httpx2.TimeoutException):
-        return unreachable(place, TimeoutError(), connecting=connecting)
+        return unreachable_error(place, TimeoutError(), connecting=connecting)
     below: BaseException | None = error
     # Find the system's error. anyio tries all addresses of a host and groups their errors.
     while connecting and below and not (isinstance(below, OSError) and below.errno):
@@ -195,4 +195,4 @@ def _unreachable(
             below = below.__cause__ or below.__context__
     if isinstance(error, httpx2.NetworkError) and not connecting:
         below = ConnectionError()
-    return unreachable(place, below or error, connecting=connecting)
+    return unreachable_error(place, below or error, connecting=connecting)

@@ -22,18 +22,18 @@ from hopsyncd.client.response import (
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
-    answer_of,
-    body_of,
     check_type,
-    event_of,
-    headers_of,
-    place_of,
-    too_long,
-    unreachable,
-    unusable,
+    encode_body,
+    make_headers,
+    parse_answer,
+    parse_event,
+    parse_place,
+    too_long_error,
+    unreachable_error,
+    unusable_error,
 )
-from hopsyncd.client.starting import PAUSE_S, while_starting
-from hopsyncd.client.trust import check_peer, trusted_users
+from hopsyncd.client.starting import PAUSE_S, wait_while_starting
+from hopsyncd.client.trust import check_peer, list_trusted_users
 
 if TYPE_CHECKING:
     from hopsyncd.client.asynchronous import AsyncClient
@@ -86,7 +86,7 @@ class _Connection(HTTPConnection):
             return
         connected = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock = connected  # closed with the connection
-        trusted = trusted_users(self._place)
+        trusted = list_trusted_users(self._place)
         connected.settimeout(CONNECT_S)
         connected.connect(str(self._place))
         check_peer(self._place, connected, trusted)
@@ -96,9 +96,9 @@ class _Connection(HTTPConnection):
         with socket.create_connection((place.host, place.port), CONNECT_S) as plain:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not place.tls:
-                made = _Deadline(fileno=plain.detach())
-                made.settimeout(CONNECT_S)
-                return made
+                deadline = _Deadline(fileno=plain.detach())
+                deadline.settimeout(CONNECT_S)
+                return deadline
             context = place.context
             context.sslsocket_class = _TlsDeadline
             secured = context.wrap_socket(plain, server_hostname=place.host)
@@ -149,11 +149,11 @@ class Client(Methods):
         ca: Path | None = None,
         browser: str | None = None,
     ) -> None:
-        self._place = place_of(place, ca)
+        self._place = parse_place(place, ca)
         self._timeout_s = timeout_s
         self._keeps = isinstance(self._place, Remote) and self._place.tls
         self._browser = browser
-        self._headers = headers_of(token, browser)
+        self._headers = make_headers(token, browser)
         if not self._keeps:
             self._headers["Connection"] = "close"
         self._token = token
@@ -196,12 +196,12 @@ class Client(Methods):
 
     def send(self, call: Call[Answer]) -> Answer:
         with self._response(call, JSON) as response:
-            content = self._content_of(response)
+            content = self._read_content(response)
         media_type = response.headers.get("Content-Type", "")
-        answer: Answer = answer_of(self._place, call, response.status, media_type, content)
+        answer: Answer = parse_answer(self._place, call, response.status, media_type, content)
         return answer
 
-    def events(self, call: Call[Any]) -> Generator[Event, None, None]:
+    def stream_events(self, call: Call[Any]) -> Generator[Event, None, None]:
         """Yield the events of the call's work. The last event has the answer.
 
         Closing the iterator early ends the work, unless another client needs it.
@@ -209,35 +209,35 @@ class Client(Methods):
         with self._response(call, NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")
             if response.status != 200:
-                content = self._content_of(response)
-                answer_of(self._place, call, response.status, media_type, content)
+                content = self._read_content(response)
+                parse_answer(self._place, call, response.status, media_type, content)
             check_type(self._place, response.status, media_type, NDJSON)
             while line := response.readline(MAX_BYTES + 1):
                 if len(line) > MAX_BYTES:
-                    raise too_long(self._place)
-                event = event_of(self._place, call, line)
+                    raise too_long_error(self._place)
+                event = parse_event(self._place, call, line)
                 yield event
                 if event["event"] == "answer":
                     return
-        raise unusable(self._place, "the stream ended before the answer")
+        raise unusable_error(self._place, "the stream ended before the answer")
 
-    def _content_of(self, response: HTTPResponse) -> bytes:
+    def _read_content(self, response: HTTPResponse) -> bytes:
         content = bytearray()
         while part := response.read(_PART_BYTES):
             content += part
             if len(content) > MAX_BYTES:
-                raise too_long(self._place)
+                raise too_long_error(self._place)
         if response.length:
-            raise unusable(self._place, "the response was cut off")
+            raise unusable_error(self._place, "the response was cut off")
         return bytes(content)
 
     @contextmanager
     def _response(self, call: Call[Any], accept: str) -> Iterator[HTTPResponse]:
-        body = None if call.body is None else body_of(call.body)
+        body = None if call.body is None else encode_body(call.body)
         headers = {**self._headers, "Accept": accept}
-        for _ in while_starting(self._place, self._timeout_s):
+        for _ in wait_while_starting(self._place, self._timeout_s):
             time.sleep(PAUSE_S)
-        connection, may_keep = self._connection(), False
+        connection, may_keep = self._get_connection(), False
         try:
             connection.expect(self._timeout_s, streams=accept == NDJSON)
             # A server that refuses a request may answer before it has read the whole request.
@@ -247,11 +247,11 @@ class Client(Methods):
                 yield response
                 may_keep = self._keeps and response.isclosed() and not response.will_close
         except (OSError, HTTPException) as error:
-            raise unreachable(self._place, error, connecting=False) from error
+            raise unreachable_error(self._place, error, connecting=False) from error
         finally:
             self._release(connection, may_keep=may_keep)
 
-    def _connection(self) -> _Connection:
+    def _get_connection(self) -> _Connection:
         """Return an idle connection, or open a new one."""
         while self._idle:
             with self._lock:
@@ -266,7 +266,7 @@ class Client(Methods):
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError | UnicodeError):
-                raise unreachable(self._place, error, connecting=True) from error
+                raise unreachable_error(self._place, error, connecting=True) from error
             raise
         return connection
 

@@ -52,11 +52,11 @@ def call(
         path = path.replace(f"{{{name}}}", quote(str(set_fields.pop(name)), safe=""))
     if method == "POST":
         return Call(method, path, set_fields, is_text, answer)
-    query = urlencode({name: _query_value(value) for name, value in set_fields.items()})
+    query = urlencode({name: _encode_query_value(value) for name, value in set_fields.items()})
     return Call(method, f"{path}?{query}" if query else path, None, is_text, answer)
 
 
-def _query_value(value: Any) -> str:
+def _encode_query_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -65,13 +65,13 @@ class Blocking(Protocol):
 
     def send(self, call: Call[Answer]) -> Answer: ...
 
-    def events(self, call: Call[Any]) -> Generator[Event, None, None]: ...
+    def stream_events(self, call: Call[Any]) -> Generator[Event, None, None]: ...
 
 
 class Asynchronous(Protocol):
     async def send(self, call: Call[Answer]) -> Answer: ...
 
-    def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
+    def stream_events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
 
 
 class Method(Generic[Fields, Blocks, Awaits]):
@@ -92,11 +92,13 @@ class Method(Generic[Fields, Blocks, Awaits]):
         return wraps(self._make)(lambda *fields, **more: act(self._make(*fields, **more)))
 
 
-def send_method(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
+def make_send_method(
+    make: Callable[Fields, Call[Answer]],
+) -> Method[Fields, Answer, Awaitable[Answer]]:
     return Method(make, "send")
 
 
-def event_method(
+def make_event_method(
     make: Callable[Fields, Call[Any]],
 ) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
     """Create a client method that returns the events of the call's work."""

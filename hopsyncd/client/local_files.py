@@ -8,7 +8,7 @@ from typing import Any
 from hopsyncd.client.blocking import Client
 
 
-def local_file(
+def find_local_file(
     source: str | None, document: str | None, sources: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
     """Return the absolute path of a document, or None if it is not a file on this machine.
@@ -23,7 +23,7 @@ def local_file(
     return str(file) if file.is_absolute() and os.path.isfile(file) else None  # noqa: PTH113
 
 
-def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
+def map_local_sources(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """Return the daemon's sources by name, or {} if the daemon is on another machine.
 
     Otherwise a file on this machine with the same path could be taken for the document.
@@ -40,7 +40,7 @@ def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:
         for name, part in value.items():
             copied[name] = add_paths(part, sources)
             if name == "document" and isinstance(part, str) and "path" not in value:
-                path = local_file(value.get("source"), part, sources)
+                path = find_local_file(value.get("source"), part, sources)
                 copied |= {"path": path} if path else {}
         return copied
     if isinstance(value, list | tuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hopsyncd.client.local_files import local_file
+from hopsyncd.client.local_files import find_local_file
 from hopsyncd.errors import NotFound
 
 # The arguments with which editors open a line. Other programs get only the path.
@@ -23,7 +23,7 @@ _AT_LINE = {
 }
 
 
-def target_of(
+def find_target(
     place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, bool]:
     """Return the URL or absolute path of a document, and whether an editor can open it at a line.
@@ -35,7 +35,7 @@ def target_of(
         if address.startswith(("http://", "https://")):
             return address, False
     location = sources.get(place["source"], {}).get("location", "")
-    if file := local_file(place["source"], document, sources):
+    if file := find_local_file(place["source"], document, sources):
         return file, bool(place["lines"])
     if message := origin.get("message_id"):
         return f"mid:{quote(message)}", False
@@ -47,7 +47,7 @@ def target_of(
     )
 
 
-def editor_command(editor: str, path: str, line: int) -> list[str] | None:
+def make_editor_command(editor: str, path: str, line: int) -> list[str] | None:
     """Return the command that opens a line in the editor, or None to use the system's program."""
     template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if not template:
@@ -57,17 +57,17 @@ def editor_command(editor: str, path: str, line: int) -> list[str] | None:
     try:
         parts = shlex.split(template)
     except ValueError as error:
-        raise _no_editor(
+        raise _no_editor_error(
             path, f"{template!r} is not a valid command line: {str(error).lower()}"
         ) from error
     if "{path}" not in template:
         parts += shlex.split(_AT_LINE.get(Path(parts[0]).name, "{path}"))
     parts = [part.replace("{path}", path).replace("{line}", str(line)) for part in parts]
     if shutil.which(parts[0]) is None:
-        raise _no_editor(path, f"the program {parts[0]} is not installed")
+        raise _no_editor_error(path, f"the program {parts[0]} is not installed")
     return parts
 
 
-def _no_editor(path: str, why: str) -> NotFound:
+def _no_editor_error(path: str, why: str) -> NotFound:
     hint = 'Set `editor` under [open] in the configuration, such as "code -g {path}:{line}"'
     return NotFound(f"Cannot open {path}", why, hint)

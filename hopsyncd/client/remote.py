@@ -62,13 +62,13 @@ class Remote:
             ) from error
 
 
-def remote_place(place: str, ca: Path | None = None) -> Remote | None:
+def parse_remote_place(place: str, ca: Path | None = None) -> Remote | None:
     """Parse an https:// or http:// address, or HOST:PORT. Returns None for other text.
 
     Raises DaemonUntrusted for a place that would receive the token in clear text.
 
-    >>> str(remote_place("https://notes.example.org")), str(remote_place("127.0.0.1:7717"))
-    ('https://notes.example.org:443', '127.0.0.1:7717')
+    >>> [str(parse_remote_place(text)) for text in ("https://notes.example.org", "127.0.0.1:7717")]
+    ['https://notes.example.org:443', '127.0.0.1:7717']
     """
     if place.lower().startswith(("https://", "http://")):
         parts = urlsplit(place)
@@ -100,7 +100,7 @@ def remote_place(place: str, ca: Path | None = None) -> Remote | None:
 def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
     """Create the error for a server without TLS, or with a certificate that is not valid."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        why, hint = _certificate_problem(place, error)
+        why, hint = _describe_certificate_problem(place, error)
     elif error.reason in _NO_TLS:
         why = "the server does not use TLS on this port"
         hint = "Check the port; access.tls_cert and access.tls_key of the server turn TLS on"
@@ -110,7 +110,9 @@ def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
     return DaemonUntrusted(f"Nothing was sent to {place}", why, hint)
 
 
-def _certificate_problem(place: Remote, error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+def _describe_certificate_problem(
+    place: Remote, error: ssl.SSLCertVerificationError
+) -> tuple[str, str]:
     if error.verify_code == _EXPIRED:
         return (
             "the server's certificate has expired",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.call import Call
-from hopsyncd.client.remote import Remote, remote_place, tls_error
+from hopsyncd.client.remote import Remote, parse_remote_place, tls_error
 from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted, HopsyncdError
 
 if TYPE_CHECKING:
@@ -45,18 +45,18 @@ class RequestFailed(HopsyncdError):
         return f"{self.why}. {self.hint}" if self.hint else self.why
 
 
-def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remote:
+def parse_place(place: Path | str | Remote, ca: Path | None = None) -> Path | Remote:
     """Parse the place of a daemon. A path is a socket; an address or HOST:PORT is TCP.
 
-    >>> place_of("run/s.sock")
+    >>> parse_place("run/s.sock")
     PosixPath('run/s.sock')
     """
     if isinstance(place, str):
-        place = remote_place(place, ca) or Path(place)
+        place = parse_remote_place(place, ca) or Path(place)
     return place.expanduser() if isinstance(place, Path) else place
 
 
-def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
+def make_headers(token: str, browser: str | None = None) -> dict[str, str]:
     """Return the headers of every request.
 
     `token` is empty for a request over the daemon's own socket. `browser` is the address of the
@@ -68,12 +68,14 @@ def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
     return {**headers, BROWSER_HEADER: browser} if browser is not None else headers
 
 
-def body_of(value: object) -> bytes:
+def encode_body(value: object) -> bytes:
     """Encode the body of a request as JSON. The daemon refuses text that is not valid Unicode."""
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
-def answer_of(place: object, call: Call[Any], status: int, media_type: str, content: bytes) -> Any:
+def parse_answer(
+    place: object, call: Call[Any], status: int, media_type: str, content: bytes
+) -> Any:
     """Parse an answer.
 
     Raises RequestFailed, or DaemonUnavailable if the response cannot come from a daemon.
@@ -85,24 +87,24 @@ def answer_of(place: object, call: Call[Any], status: int, media_type: str, cont
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise unusable(place, "the text is not UTF-8") from error
+            raise unusable_error(place, "the text is not UTF-8") from error
     answer = _parse(place, content, f"the response has status {status} and is not JSON")
     if not is_good:
-        raise _request_failed(status, answer)
+        raise _request_failed_error(status, answer)
     return _check(place, call, answer)
 
 
-def event_of(place: object, call: Call[Any], line: bytes) -> Event:
+def parse_event(place: object, call: Call[Any], line: bytes) -> Event:
     """Parse an event of a stream. Raises RequestFailed if the stream ends in an error."""
     event = _parse(place, line, "a line of the stream is not JSON, or was cut off")
     kind = event.get("event")
     if kind == "error":
         status = event.get("status")
-        raise _request_failed(status if isinstance(status, int) else 500, event)
+        raise _request_failed_error(status if isinstance(status, int) else 500, event)
     if kind == "answer":
         _check(place, call, event.get("answer"))
     elif not isinstance(kind, str):
-        raise unusable(place, "the stream contains a line that is not a valid event")
+        raise unusable_error(place, "the stream contains a line that is not a valid event")
     typed_event: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
     return typed_event
 
@@ -112,10 +114,12 @@ def check_type(place: object, status: int, media_type: str, expected: str) -> No
     received = media_type.partition(";")[0].strip().lower()
     if received != expected:
         shown = repr(received[:_SHOWN_CHARACTERS]) if received else "missing"
-        raise unusable(place, f"the media type is {shown} instead of {expected} (status {status})")
+        raise unusable_error(
+            place, f"the media type is {shown} instead of {expected} (status {status})"
+        )
 
 
-def unusable(place: object, why: str) -> DaemonUnavailable:
+def unusable_error(place: object, why: str) -> DaemonUnavailable:
     """Create the error for a response that is invalid or incomplete."""
     return DaemonUnavailable(
         f"The response from {place} cannot be used",
@@ -125,11 +129,11 @@ def unusable(place: object, why: str) -> DaemonUnavailable:
     )
 
 
-def too_long(place: object) -> DaemonUnavailable:
-    return unusable(place, f"the response is longer than {MAX_BYTES >> 20} MiB")
+def too_long_error(place: object) -> DaemonUnavailable:
+    return unusable_error(place, f"the response is longer than {MAX_BYTES >> 20} MiB")
 
 
-def unreachable(
+def unreachable_error(
     place: Path | Remote, error: BaseException, *, connecting: bool
 ) -> DaemonUnavailable | DaemonUntrusted:
     """Create the error for a connection that failed or broke."""
@@ -159,9 +163,9 @@ def unreachable(
     elif connecting:
         why = (getattr(error, "strerror", None) or str(error)).lower()
     elif isinstance(error, OSError):
-        return unusable(place, f"the connection broke ({type(error).__name__})")
+        return unusable_error(place, f"the connection broke ({type(error).__name__})")
     else:
-        return unusable(place, f"the response is not valid HTTP ({type(error).__name__})")
+        return unusable_error(place, f"the response is not valid HTTP ({type(error).__name__})")
     return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
@@ -169,23 +173,23 @@ def _parse(place: object, content: bytes, problem: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise unusable(place, problem) from error
+        raise unusable_error(place, problem) from error
     if not isinstance(value, dict):
-        raise unusable(place, "the response is JSON, but not an object")
+        raise unusable_error(place, "the response is JSON, but not an object")
     return value
 
 
 def _check(place: object, call: Call[Any], answer: Any) -> Any:
     """Return the answer if it has the call's type. Otherwise raises DaemonUnavailable."""
     if call.answer:
-        if why := misfit(call.answer, answer):
-            raise unusable(place, why)
+        if why := describe_misfit(call.answer, answer):
+            raise unusable_error(place, why)
     elif not isinstance(answer, dict):
-        raise unusable(place, "the answer is not an object")
+        raise unusable_error(place, "the answer is not an object")
     return answer
 
 
-def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
+def _request_failed_error(status: int, answer: dict[str, Any]) -> RequestFailed:
     problem = answer.get("error")
     error = problem if isinstance(problem, dict) else {}
     return RequestFailed(
@@ -196,7 +200,7 @@ def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
     )
 
 
-def misfit(name: str, answer: object) -> str | None:
+def describe_misfit(name: str, answer: object) -> str | None:
     """Describe how an answer differs from a type in hopsyncd.responses. Returns None if the answer
     matches.
 
@@ -205,7 +209,7 @@ def misfit(name: str, answer: object) -> str | None:
     from pydantic_core import ValidationError
 
     try:
-        _validator(name).validate_python(answer, strict=True)
+        _make_validator(name).validate_python(answer, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
@@ -214,7 +218,7 @@ def misfit(name: str, answer: object) -> str | None:
 
 
 @cache
-def _validator(name: str) -> SchemaValidator:
+def _make_validator(name: str) -> SchemaValidator:
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
@@ -222,15 +226,15 @@ def _validator(name: str) -> SchemaValidator:
 
     modules = (results, images, changes, daemon_state)
     (model,) = {getattr(module, name) for module in modules if hasattr(module, name)}
-    return SchemaValidator(_without_literals(TypeAdapter(model).core_schema))
+    return SchemaValidator(_replace_literals(TypeAdapter(model).core_schema))
 
 
-def _without_literals(schema: Any) -> Any:
+def _replace_literals(schema: Any) -> Any:
     """Replace literals with their types, because a newer daemon may have more values."""
     if isinstance(schema, list):
-        return [_without_literals(part) for part in schema]
+        return [_replace_literals(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "literal":
         return {"type": type(schema["expected"][0]).__name__}
-    return {key: _without_literals(value) for key, value in schema.items()}
+    return {key: _replace_literals(value) for key, value in schema.items()}

@@ -31,7 +31,7 @@ class StartLock:
                 place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if place.parent.stat().st_uid == os.geteuid():
                 flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._descriptor = os.open(_lock_of(place), flags, 0o644)
+                self._descriptor = os.open(_get_lock_path(place), flags, 0o644)
                 self._take(self._descriptor)
 
     def release(self) -> None:
@@ -52,7 +52,7 @@ class StartLock:
 def is_starting(place: Path) -> bool:
     """Return whether a daemon is starting that will listen at the socket `place`."""
     try:
-        descriptor = os.open(_lock_of(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(_get_lock_path(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
@@ -67,7 +67,7 @@ def is_starting(place: Path) -> bool:
         os.close(descriptor)
 
 
-def while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
+def wait_while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
     """Yield until a starting daemon listens. The caller must wait PAUSE_S after each yield.
 
     Yields nothing if no daemon is starting at `place`. Raises DaemonUnavailable after START_S, or
@@ -86,7 +86,7 @@ def while_starting(place: Path | object, timeout_s: float | None = None) -> Iter
         yield
 
 
-def _lock_of(place: Path) -> Path:
+def _get_lock_path(place: Path) -> Path:
     return place.with_name(f"{place.name}.starting")
 
 

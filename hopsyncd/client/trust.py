@@ -49,7 +49,7 @@ class Credentials:
     @property
     def user(self) -> str:
         """The name of the user, or the uid if the user has no name."""
-        return (self.holder or "an unknown user") if self.uid is None else _name(self.uid)
+        return (self.holder or "an unknown user") if self.uid is None else _look_up_name(self.uid)
 
     @property
     def account(self) -> object:
@@ -68,7 +68,7 @@ class Credentials:
 UNKNOWN = Credentials()
 
 
-def network_of(address: str) -> str:
+def find_network(address: str) -> str:
     """Return the address or, for IPv6, the network in which a host can choose its addresses."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -82,33 +82,33 @@ def network_of(address: str) -> str:
 
 
 @lru_cache
-def _name(uid: int) -> str:
+def _look_up_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
 
 
-def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
+def read_peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
     """Return the process that opened a connection, with the groups that it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
     if sys.platform == "darwin":
-        return _macos_peer(connection)
+        return _read_macos_peer(connection)
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, gid = struct.unpack("3i", packed)
-    return Credentials(uid, pid, frozenset({gid, *_more_groups(connection, uid, gid)}))
+    return Credentials(uid, pid, frozenset({gid, *_read_more_groups(connection, uid, gid)}))
 
 
-def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int) -> list[int]:
+def _read_more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int) -> list[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_OPTION_BYTES)
     except OSError:  # more than 256 groups, or a kernel before 4.13
-        return _known_groups(uid, gid)
+        return _look_up_groups(uid, gid)
     return [number for (number,) in struct.iter_unpack("I", packed)]
 
 
-def _known_groups(uid: int, gid: int) -> list[int]:
+def _look_up_groups(uid: int, gid: int) -> list[int]:
     """Return a user's groups in the system's user database.
 
     These groups are used if the kernel does not report the groups of a process.
@@ -119,16 +119,16 @@ def _known_groups(uid: int, gid: int) -> list[int]:
         return []
 
 
-def credentials_of(uid: int) -> Credentials:
+def look_up_credentials(uid: int) -> Credentials:
     """Return credentials for a user of this machine, with the groups in the user database."""
     try:
         gid = pwd.getpwuid(uid).pw_gid
     except KeyError:
         return Credentials(uid)
-    return Credentials(uid, None, frozenset({gid, *_known_groups(uid, gid)}))
+    return Credentials(uid, None, frozenset({gid, *_look_up_groups(uid, gid)}))
 
 
-def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
+def _read_macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
     """Parse struct xucred: version, uid, number of groups, 16 groups."""
     packed = connection.getsockopt(_MACOS_LEVEL, _MACOS_CREDENTIALS, struct.calcsize("2Ih16I"))
     _, uid, count, *groups = struct.unpack("2Ih16I", packed)
@@ -136,7 +136,7 @@ def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
     return Credentials(uid, pid, frozenset(groups[:count]))
 
 
-def trusted_users(path: Path) -> frozenset[int]:
+def list_trusted_users(path: Path) -> frozenset[int]:
     """Return the users who may listen at a socket's path: this user, root and trusted folder
     owners.
 
@@ -147,8 +147,8 @@ def trusted_users(path: Path) -> frozenset[int]:
     found so far, and the attempt to connect reports the problem.
     """
     trusted = {_ROOT, os.getuid()}
-    ahead = list(reversed(path.absolute().parts))
-    part_path, others_may_write, links = Path(ahead.pop()), False, 0
+    parts_ahead = list(reversed(path.absolute().parts))
+    part_path, others_may_write, links = Path(parts_ahead.pop()), False, 0
     while True:
         try:
             status = part_path.lstat()
@@ -156,25 +156,25 @@ def trusted_users(path: Path) -> frozenset[int]:
             return frozenset(trusted)
         if status.st_uid not in trusted:
             if others_may_write:
-                raise _untrusted_error(path, f"{part_path} belongs to {user_name(status.st_uid)}")
+                raise _untrusted_error(path, f"{part_path} belongs to {format_user(status.st_uid)}")
             trusted.add(status.st_uid)
         if stat.S_ISLNK(status.st_mode):
             if (links := links + 1) > _MAX_LINKS:
                 return frozenset(trusted)
-            ahead += reversed((part_path.parent / part_path.readlink()).parts)
-            part_path, others_may_write = Path(ahead.pop()), False
+            parts_ahead += reversed((part_path.parent / part_path.readlink()).parts)
+            part_path, others_may_write = Path(parts_ahead.pop()), False
             continue
         if stat.S_ISDIR(status.st_mode):
-            others_may_write = _others_may_write(status)
+            others_may_write = _can_others_write(status)
             if others_may_write and not status.st_mode & stat.S_ISVTX:
                 raise _untrusted_error(
                     path,
                     f"other users can replace the files in {part_path}",
                     f"Run `chmod go-w {part_path}`",
                 )
-        if not ahead:
+        if not parts_ahead:
             return frozenset(trusted)
-        part = ahead.pop()
+        part = parts_ahead.pop()
         part_path = part_path.parent if part == ".." else part_path / part
 
 
@@ -182,14 +182,14 @@ def check_peer(
     path: Path, connection: TransportSocket | socket.socket, trusted: frozenset[int]
 ) -> None:
     """Raise DaemonUntrusted unless a trusted user runs the process that listens."""
-    uid = peer_credentials(connection).uid
+    uid = read_peer_credentials(connection).uid
     if uid not in trusted:
         raise _untrusted_error(
-            path, f"the process that listens on the socket belongs to {user_name(uid)}"
+            path, f"the process that listens on the socket belongs to {format_user(uid)}"
         )
 
 
-def user_name(uid: int | None) -> str:
+def format_user(uid: int | None) -> str:
     if uid is None:
         return "an unknown user"
     try:
@@ -198,7 +198,7 @@ def user_name(uid: int | None) -> str:
         return f"the user {uid}"
 
 
-def _others_may_write(folder: os.stat_result) -> bool:
+def _can_others_write(folder: os.stat_result) -> bool:
     if folder.st_mode & stat.S_IWOTH:
         return True
     return bool(folder.st_mode & stat.S_IWGRP) and not _is_private(folder.st_gid)

@@ -14,8 +14,8 @@ from hopsyncd.config.values import (
     OptionalPath,
     Section,
     WhoList,
-    any_host_and_port,
     is_loopback,
+    split_address,
 )
 
 _HERE = ("127.0.0.1", "::1", "localhost")
@@ -31,7 +31,7 @@ def _check_listen_address(address: str, info: ValidationInfo) -> str:
     if has_tls == [False, True]:
         raise ValueError("`tls_key` is set, but not `tls_cert`")
     if address:
-        host, _ = any_host_and_port(address)
+        host, _ = split_address(address)
         if not (is_loopback(host) or all(has_tls) or info.data.get("behind_proxy")):
             raise ValueError(f"other machines could reach {host} without TLS and read everything")
     return address

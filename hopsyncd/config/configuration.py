@@ -20,8 +20,8 @@ from hopsyncd.config.mistakes import (
     Mistake,
     config_error,
     explain_error,
+    format_toml_value,
     syntax_error,
-    toml_value,
 )
 from hopsyncd.config.source_kinds import SOURCE_MODELS, SourceConfig
 from hopsyncd.config.values import (
@@ -50,7 +50,7 @@ from hopsyncd.config.values import (
     ZoneName,
     check_endpoint,
     check_model,
-    encoder_address,
+    make_encoder_address,
 )
 from hopsyncd.errors import ConfigError
 
@@ -62,30 +62,30 @@ TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
-def home() -> Path | None:
+def find_home() -> Path | None:
     """Return the folder in $HOPSYNCD_HOME, which holds all files of hopsyncd, or None."""
     value = os.environ.get("HOPSYNCD_HOME")
     return Path(value).expanduser().absolute() if value else None
 
 
-def config_path(explicit: Path | None = None) -> Path:
+def find_config_path(explicit: Path | None = None) -> Path:
     """Return the path of the configuration file, which may not exist."""
     if explicit is not None:
         return explicit.expanduser().absolute()
-    return (home() or _xdg("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
+    return (find_home() or _find_xdg_folder("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
 
 
-def default_data_dir() -> Path:
-    base = home()
-    return base / "data" if base else _xdg("XDG_DATA_HOME", ".local/share") / "hopsyncd"
+def find_default_data_dir() -> Path:
+    base = find_home()
+    return base / "data" if base else _find_xdg_folder("XDG_DATA_HOME", ".local/share") / "hopsyncd"
 
 
-def default_socket() -> Path:
+def find_default_socket() -> Path:
     """Return the default path of the socket, in /tmp if the user has no runtime folder.
 
     The owner of the folder is checked before use.
     """
-    base = home()
+    base = find_home()
     if base is not None:
         # A separate folder, because other users may have access to HOPSYNCD_HOME.
         return base / "run" / "hopsyncd.sock"
@@ -107,7 +107,7 @@ def _is_own_folder(path: str) -> bool:
         return False
 
 
-def _xdg(variable: str, fallback: str) -> Path:
+def _find_xdg_folder(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
     # By the XDG specification, a relative path is ignored.
     return Path(value) if value.startswith("/") else Path.home() / fallback
@@ -128,8 +128,8 @@ _LEAVE_OUT = "Write a path in quotes, or leave the line out for the default plac
 
 
 class DaemonConfig(Section):
-    data_dir: ConfigPath = Field(default_factory=default_data_dir, description=_LEAVE_OUT)
-    socket: ConfigPath = Field(default_factory=default_socket, description=_LEAVE_OUT)
+    data_dir: ConfigPath = Field(default_factory=find_default_data_dir, description=_LEAVE_OUT)
+    socket: ConfigPath = Field(default_factory=find_default_socket, description=_LEAVE_OUT)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
     log_file: ConfigPath | None = None
@@ -152,7 +152,7 @@ def _require_encoder(url: str, info: ValidationInfo) -> str:
         raise ValueError(
             "`encoder` is an address. Write the address as `encoder_url`, and name the model"
         )
-    if encoder and encoder.endswith(":") and encoder_address(encoder + "model", ""):
+    if encoder and encoder.endswith(":") and make_encoder_address(encoder + "model", ""):
         raise ValueError(f"`encoder` names no model after {encoder}")
     return url
 
@@ -202,7 +202,7 @@ class ModelsConfig(Section):
     @property
     def encoder_address(self) -> EncoderAddress | None:
         """The endpoint of the encoder, or None if the encoder runs on this machine."""
-        return encoder_address(self.encoder, self.encoder_url, self.encoder_api_key_env)
+        return make_encoder_address(self.encoder, self.encoder_url, self.encoder_api_key_env)
 
 
 class WatchConfig(Section):
@@ -302,12 +302,12 @@ _MODELS |= {SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items(
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Read and check the configuration at `config_path(path)`.
+    """Read and check the configuration at `find_config_path(path)`.
 
     If there is no file and `path` is None, the result has all defaults and no source. Raises a
     ConfigError that lists every mistake in the file.
     """
-    file = config_path(path)
+    file = find_config_path(path)
     try:
         text = file.read_bytes().decode()
     except FileNotFoundError as error:
@@ -330,7 +330,7 @@ def load_config(path: Path | None = None) -> Config:
     return check_config(file, text)
 
 
-def former_keys(file: Path) -> dict[str, str]:
+def find_former_keys(file: Path) -> dict[str, str]:
     """Map the former names of keys in the file to their current names.
 
     Returns an empty mapping if the file cannot be read.
@@ -342,7 +342,7 @@ def former_keys(file: Path) -> dict[str, str]:
     return {"access.tcp": "access.listen"} if isinstance(access, dict) and "tcp" in access else {}
 
 
-def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
+def read_daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
     """Read the path of the daemon's socket, even if other parts of the configuration have mistakes.
 
     Also returns the error for these mistakes, or None. Raises ConfigError if the path cannot be
@@ -351,7 +351,7 @@ def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
     try:
         return load_config(path).daemon.socket, None
     except ConfigError as error:
-        file, mistakes = config_path(path), list[Mistake]()
+        file, mistakes = find_config_path(path), list[Mistake]()
         try:
             raw = tomllib.loads(file.read_text("utf-8")).get("daemon", {})
             expanded = _expand(raw, (), mistakes)
@@ -368,7 +368,7 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
 
     Raises ConfigError, and writes nothing, if the file exists or a folder does not.
     """
-    text = shipped_text() + "".join(_source_blocks(folders))
+    text = read_shipped_text() + "".join(_format_source_blocks(folders))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -388,14 +388,14 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
         ) from error
 
 
-def shipped_text() -> str:
+def read_shipped_text() -> str:
     """Return the default config.toml, from the installed package or the top of a checkout."""
     package = Path(__file__).parents[1]
     inside = package / FILE_NAME
     return (inside if inside.exists() else package.parent / FILE_NAME).read_text(encoding="utf-8")
 
 
-def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
+def _format_source_blocks(folders: Sequence[Path]) -> Iterator[str]:
     names: set[str] = set()
     for folder in dict.fromkeys(folder.expanduser().absolute() for folder in folders):
         path = Path(os.path.normpath(folder))
@@ -411,13 +411,13 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
             ) from error
         name = free_name(path.name, names)
         names.add(name)
-        quoted = toml_value(str(path).replace("$", "$$"))
-        yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
+        quoted = format_toml_value(str(path).replace("$", "$$"))
+        yield f"\n[[source]]\nname = {format_toml_value(name)}\npath = {quoted}\n"
 
 
-def free_name(wanted: str, used_names: set[str]) -> str:
-    """Return a valid source name that is close to `wanted` and not in `used_names`."""
-    base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
+def free_name(preferred_name: str, used_names: set[str]) -> str:
+    """Return a valid source name that is close to `preferred_name` and not in `used_names`."""
+    base = re.sub(r"[^\w. -]", "-", preferred_name).lstrip(". -")[:60] or "folder"
     names = (
         base if number == 1 else f"{base}-{number}" for number in range(1, len(used_names) + 2)
     )
@@ -432,13 +432,15 @@ def check_config(file: Path, text: str) -> Config:
         raise syntax_error(file, text, error) from error
     mistakes: list[Mistake] = []
     expanded = _expand(raw, (), mistakes)
-    mistakes.extend(_duplicate_names(raw))
+    mistakes.extend(_find_duplicate_names(raw))
     try:
         config = Config.model_validate(expanded, context={"base": file.parent})
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        known = {mistake.key_path for mistake in mistakes}
-        mistakes.extend(m for e in errors if (m := explain_error(e, _MODELS)).key_path not in known)
+        known_paths = {mistake.key_path for mistake in mistakes}
+        mistakes.extend(
+            m for e in errors if (m := explain_error(e, _MODELS)).key_path not in known_paths
+        )
     if mistakes:
         raise config_error(file, text, mistakes, _MODELS)
     return config
@@ -466,7 +468,7 @@ def _expand(value: Any, path: KeyPath, mistakes: list[Mistake]) -> Any:
     return _VARIABLE.sub(replace_variable, value)
 
 
-def _duplicate_names(raw: dict[str, Any]) -> Iterator[Mistake]:
+def _find_duplicate_names(raw: dict[str, Any]) -> Iterator[Mistake]:
     sources = raw.get("source")
     names: set[str] = set()
     for index, source in enumerate(sources if isinstance(sources, list) else []):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hopsyncd.config.configuration import Config, check_config, free_name
-from hopsyncd.config.mistakes import key_lines, toml_value
+from hopsyncd.config.mistakes import format_toml_value, map_key_lines
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.responses.changes import ReloadAnswer
@@ -34,14 +34,14 @@ def add_source(
     """
     text = _read_valid(file)
     names = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
-    chosen = name or free_name(_stem(keys), names - {""})
+    chosen = name or free_name(_derive_name(keys), names - {""})
     block = "[[source]]\n" + "".join(
-        f"{key} = {toml_value(_escape_dollars(value))}\n"
+        f"{key} = {format_toml_value(_escape_dollars(value))}\n"
         for key, value in {"name": chosen, **keys}.items()
     )
     new = f"{text.rstrip()}\n\n{block}"
     *old_sources, added = check_config(file, new).sources
-    same_place = [old.name for old in old_sources if _place(old) == _place(added)]
+    same_place = [old.name for old in old_sources if _get_place(old) == _get_place(added)]
     if same_place and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
@@ -53,11 +53,11 @@ def add_source(
     return chosen, block
 
 
-def _place(source: SourceConfig) -> dict[str, Any]:
+def _get_place(source: SourceConfig) -> dict[str, Any]:
     return source.model_dump(include=_PLACE_KEYS)
 
 
-def _stem(keys: Mapping[str, Any]) -> str:
+def _derive_name(keys: Mapping[str, Any]) -> str:
     """Derive a name for a source: the last part of its path, the host, or the user."""
     if keys["kind"] == "imap":
         return str(keys["user"]).replace("@", " at ")
@@ -91,7 +91,7 @@ def remove_source(file: Path, name: str) -> None:
             f"{file} has no source of that name",
             f"The sources in the file are: {listed}",
         )
-    new = _without(text, names.index(name), sources[names.index(name)])
+    new = _remove_lines(text, names.index(name), sources[names.index(name)])
     if new is None:
         raise ConfigError(
             f"Cannot remove {name}",
@@ -115,8 +115,8 @@ def ignore_document(file: Path, name: str, path: str) -> None:
             failed, f"{file} has no source {name!r}", "`hopsyncd status` lists the sources"
         )
     patterns = sources[index].get("ignore", [])
-    new_patterns = [*patterns, _escape_dollars(exact_pattern(path))]
-    new = _with_ignored(text, index, patterns, f"ignore = {toml_value(new_patterns)}\n")
+    new_patterns = [*patterns, _escape_dollars(make_exact_pattern(path))]
+    new = _with_ignored(text, index, patterns, f"ignore = {format_toml_value(new_patterns)}\n")
     sources[index] = {**sources[index], "ignore": new_patterns}
     if new is None or (_parse(new) or {}).get("source") != sources:
         raise ConfigError(
@@ -128,10 +128,10 @@ def ignore_document(file: Path, name: str, path: str) -> None:
     _replace(file, new)
 
 
-def exact_pattern(path: str) -> str:
+def make_exact_pattern(path: str) -> str:
     """Return the gitignore pattern that matches only this path.
 
-    >>> exact_pattern("a/[1] b*.md")
+    >>> make_exact_pattern("a/[1] b*.md")
     '/a/\\\\[1\\\\] b\\\\*.md'
     """
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path)
@@ -143,7 +143,7 @@ def _with_ignored(text: str, index: int, patterns: Sequence[str], line: str) -> 
 
     Returns None if the line's position cannot be found.
     """
-    places, lines = key_lines(text), text.splitlines(keepends=True)
+    places, lines = map_key_lines(text), text.splitlines(keepends=True)
     table, key = ("source", index), ("source", index, "ignore")
     if table not in places:
         return None
@@ -157,19 +157,21 @@ def _with_ignored(text: str, index: int, patterns: Sequence[str], line: str) -> 
     return None
 
 
-def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
+def _remove_lines(text: str, index: int, source: Mapping[str, Any]) -> str | None:
     """Remove the lines of a source. Returns None if these lines are mixed with other keys.
 
     Comments below the source's last key stay, because they belong to the next table.
     """
     place: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
-    lines_by_key = key_lines(text)
+    lines_by_key = map_key_lines(text)
     if place not in lines_by_key:
         return None
     first = lines_by_key[place] - 1
-    later = [line for path, line in lines_by_key.items() if path[:2] != place and line > first + 1]
-    for end in range(first + 1, min(later, default=len(lines) + 1)):
+    later_lines = [
+        line for path, line in lines_by_key.items() if path[:2] != place and line > first + 1
+    ]
+    for end in range(first + 1, min(later_lines, default=len(lines) + 1)):
         if _parse("".join(lines[first:end])) == {"source": [source]}:
             shortened = "".join([*lines[:first], *lines[end:]])
             return re.sub(r"\n{3,}", "\n\n", shortened).rstrip() + "\n"
@@ -266,23 +268,23 @@ def compare_configs(
         values = {key: getattr(getattr(new_config, section), key) for key in keys}
         new_sections[section] = getattr(in_force, section).model_copy(update=values)
     config = in_force.model_copy(update=new_sections)
-    before, after = _by_name(in_force), _by_name(new_config)
+    before, after = _index_by_name(in_force), _index_by_name(new_config)
     both = before.keys() & after.keys()
     return ConfigChange(
         config,
-        _changed_keys(in_force, config),
-        _changed_keys(config, new_config),
+        _list_changed_keys(in_force, config),
+        _list_changed_keys(config, new_config),
         tuple(name for name in after if name not in both),
         tuple(name for name in after if name in both and after[name] != before[name]),
         tuple(name for name in before if name not in both),
     )
 
 
-def _by_name(config: Config) -> dict[str, SourceConfig]:
+def _index_by_name(config: Config) -> dict[str, SourceConfig]:
     return {source.name: source for source in config.sources}
 
 
-def _changed_keys(config: Config, other: Config) -> tuple[str, ...]:
+def _list_changed_keys(config: Config, other: Config) -> tuple[str, ...]:
     """List the keys that differ, except keys of sources."""
     return tuple(
         f"{section}.{key}"

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.config.configuration import Config, former_keys, load_config
+from hopsyncd.config.configuration import Config, find_former_keys, load_config
 from hopsyncd.errors import ConfigError
 from hopsyncd.logs import configure_logs
 
@@ -22,7 +22,7 @@ _SECRET_KEY = re.compile(r"(?i)key|token|secret|pass|credential|connection_strin
 _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 
-def secrets_of(config: Config) -> frozenset[str]:
+def collect_secrets(config: Config) -> frozenset[str]:
     """Collect all keys, tokens and passwords in the configuration and the environment.
 
     Logs hide them.
@@ -30,37 +30,39 @@ def secrets_of(config: Config) -> frozenset[str]:
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
     address = config.models.encoder_address
     of_encoder = os.environ.get(address.key_env, "").strip() if address else ""
-    return frozenset(secret for secret in (*_secrets(config), of_server, of_encoder) if secret)
+    return frozenset(
+        secret for secret in (*_collect_secrets(config), of_server, of_encoder) if secret
+    )
 
 
-def _secrets(model: BaseModel) -> Iterator[str]:
+def _collect_secrets(model: BaseModel) -> Iterator[str]:
     fields = type(model).model_fields
     for key, value in model:
         if key.endswith(_VARIABLE_KEY) and isinstance(value, str):
             yield os.environ.get(value, "").strip()
         elif isinstance(value, BaseModel):
-            yield from _secrets(value)
+            yield from _collect_secrets(value)
         elif isinstance(value, str) and key in fields:
             yield "" if fields[key].repr else value
         else:
-            yield from _below(key, value)
+            yield from _find_secrets_below(key, value)
 
 
-def _below(key: str, value: Any) -> Iterator[str]:
+def _find_secrets_below(key: str, value: Any) -> Iterator[str]:
     """Yield the secrets in the settings of drivers and packages, recognised by their keys."""
     if isinstance(value, BaseModel):
-        yield from _secrets(value)
+        yield from _collect_secrets(value)
     elif isinstance(value, dict):
         for inner, below in value.items():
-            yield from _below(str(inner), below)
+            yield from _find_secrets_below(str(inner), below)
     elif isinstance(value, list | tuple):
         for below in value:
-            yield from _below(key, below)
+            yield from _find_secrets_below(key, below)
     elif isinstance(value, str) and _SECRET_KEY.search(key):
         yield value
 
 
-def writers_besides_owner(path: Path) -> str | None:
+def describe_other_writers(path: Path) -> str | None:
     """Return who else may write to a file or folder: "others", "its group", or None.
 
     Raises OSError.
@@ -78,23 +80,23 @@ def check_config_file(file: Path) -> None:
     or if a key has its former name. Raises ConfigError.
     """
     try:
-        writers = writers_besides_owner(file)
+        writers = describe_other_writers(file)
     except OSError:
         return  # missing or unreadable: the next read reports it
     if writers == "others":
         raise ConfigError(
             f"Cannot use the configuration {file}",
-            f"the mode of the file is {_mode(file)}, so other users can write to it",
+            f"the mode of the file is {_format_mode(file)}, so other users can write to it",
             f"Check the content of the file. Run: chmod 600 {file}",
         )
     if writers:
         log.warning(
             "the group of the configuration file can change the file",
             file=str(file),
-            why=f"the mode is {_mode(file)}",
+            why=f"the mode is {_format_mode(file)}",
             hint=f"Run: chmod 600 {file}",
         )
-    for former, present in former_keys(file).items():
+    for former, present in find_former_keys(file).items():
         log.warning(
             "a key of the configuration has a new name",
             file=str(file),
@@ -103,11 +105,11 @@ def check_config_file(file: Path) -> None:
         )
 
 
-def _mode(path: Path) -> str:
+def _format_mode(path: Path) -> str:
     return f"{stat.S_IMODE(path.stat().st_mode):04o}"
 
 
-def own_folder(folder: Path) -> None:
+def create_own_folder(folder: Path) -> None:
     """Create the data folder, accessible only to its owner. Raises ConfigError.
 
     A folder that other users can write to is refused, because they may have replaced files in it.
@@ -120,11 +122,11 @@ def own_folder(folder: Path) -> None:
             str(error.strerror).lower(),
             "Set daemon.data_dir or HOPSYNCD_HOME to a folder that you may write to",
         ) from error
-    writers = writers_besides_owner(folder)
+    writers = describe_other_writers(folder)
     if writers:
         raise ConfigError(
             f"Cannot use the data folder {folder}",
-            f"the mode of the folder is {_mode(folder)}, so {writers} can write to it",
+            f"the mode of the folder is {_format_mode(folder)}, so {writers} can write to it",
             f"Check that nobody has changed files in the folder. Run: chmod 700 {folder}",
         )
 
@@ -136,7 +138,7 @@ def use_own_temporary(folder: Path) -> None:
     matter. Deletes files that an earlier process left in the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    own_folder(folder)
+    create_own_folder(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
@@ -150,4 +152,4 @@ def load_checked(file: Path) -> Config:
 def configure_daemon_logs(config: Config) -> None:
     """Configure logging, with the configuration's secrets redacted."""
     daemon = config.daemon
-    configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)
+    configure_logs(daemon.log_level, daemon.log_format, collect_secrets(config), daemon.log_file)

@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 from zoneinfo import ZoneInfo
 
-from store.relative_time import relative_moment
+from store.relative_time import parse_relative_moment
 
 RETRY_MS = 15 * 60_000  # a failed run is repeated after this time, or at the next scheduled time
 _CORRECTION_MS = 3 * 3_600_000
@@ -49,18 +49,18 @@ class When:
     jitter_s: float
 
 
-def every(seconds: float, jitter_s: float = 0.0) -> When:
+def make_interval(seconds: float, jitter_s: float = 0.0) -> When:
     """Schedule each run `seconds` after the previous run, with a jitter of at most a tenth."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     trigger = IntervalTrigger(seconds=seconds, timezone=UTC)
-    return When(f"every {_duration(seconds)}", trigger, False, min(jitter_s, seconds / 10))
+    return When(f"every {_format_duration(seconds)}", trigger, False, min(jitter_s, seconds / 10))
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format a number of seconds in the largest unit that divides it.
 
-    >>> _duration(90), _duration(300), _duration(21_600)
+    >>> _format_duration(90), _format_duration(300), _format_duration(21_600)
     ('90 s', '5 min', '6 h')
     """
     units = {"h": 3600, "min": 60}
@@ -78,7 +78,7 @@ def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 
 
     fields = expression.split()
     if len(fields) == 6:
-        zone = zone_of(fields.pop())
+        zone = find_zone(fields.pop())
     if len(fields) != 5:
         raise ValueError("a cron expression must have five parts")
     if not " ".join(fields).isascii():
@@ -98,7 +98,7 @@ def parse_cron(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 
     return when
 
 
-def zone_of(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return a time zone by its IANA name, such as Europe/Berlin. Raises ValueError."""
     try:
         return ZoneInfo(name)
@@ -106,7 +106,7 @@ def zone_of(name: str) -> ZoneInfo:
         raise ValueError(f"there is no time zone {name!r}") from error
 
 
-def next_ms(job: str, schedule: When, last: Run | None, now: Moment) -> int:
+def compute_next_ms(job: str, schedule: When, last: Run | None, now: Moment) -> int:
     """Return the wall time at which the job is due. If the job is due now, the time is not in the
     future.
 
@@ -121,43 +121,43 @@ def next_ms(job: str, schedule: When, last: Run | None, now: Moment) -> int:
     steady_ms = round((now.steady_s - last.ended.steady_s) * 1000)
     since_ms = min(wall_ms, now.wall_ms - steady_ms)
     repeated = schedule.names_hours and wall_ms - since_ms <= _CORRECTION_MS
-    due_ms = _next_scheduled_ms(job, schedule, wall_ms if repeated else since_ms)
+    due_ms = _compute_next_scheduled_ms(job, schedule, wall_ms if repeated else since_ms)
     return min(due_ms, since_ms + RETRY_MS) if last.failed else due_ms
 
 
-def _next_scheduled_ms(job: str, schedule: When, since_ms: int) -> int:
+def _compute_next_scheduled_ms(job: str, schedule: When, since_ms: int) -> int:
     """Return the first scheduled time after `since_ms`, plus its jitter.
 
     The jitter is derived from the job and the time, so it is always the same.
     """
-    named = _first_after(schedule, since_ms)
+    named = _find_first_after(schedule, since_ms)
     while schedule.names_hours and named.fold:
-        named = _first_after(schedule, _unix_ms(named))
-    named_ms = _unix_ms(named)
+        named = _find_first_after(schedule, _to_unix_ms(named))
+    named_ms = _to_unix_ms(named)
     share = crc32(f"{job} {named_ms}".encode()) / 2**32
     return named_ms + round(share * schedule.jitter_s * 1000)
 
 
-def _first_after(schedule: When, since_ms: int) -> datetime:
+def _find_first_after(schedule: When, since_ms: int) -> datetime:
     since = datetime.fromtimestamp(since_ms / 1000, UTC)
     # A microsecond later, because in a repeated hour the trigger would return `since` again.
     named: datetime = schedule.trigger.get_next_fire_time(since, since + timedelta(microseconds=1))
     return named
 
 
-def _unix_ms(time: datetime) -> int:
+def _to_unix_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 
 
-def date_ms(text: str, now: datetime | None = None) -> int | None:
+def parse_date_ms(text: str, now: datetime | None = None) -> int | None:
     """Convert a date to Unix milliseconds.
 
     A year or a month stands for its beginning, and `30d` for 30 days before `now`.
 
-    >>> date_ms("1970-01-01T00:01:00+00:00"), date_ms("soon")
+    >>> parse_date_ms("1970-01-01T00:01:00+00:00"), parse_date_ms("soon")
     (60000, None)
     """
     text, zone = text.strip(), now.tzinfo if now else None
@@ -165,7 +165,7 @@ def date_ms(text: str, now: datetime | None = None) -> int | None:
         if match := _DAY.match(text):
             year, month, day = (int(part or 1) for part in match.groups())
             moment = datetime(year, month, day, tzinfo=zone)
-        elif now and (named := relative_moment(text, now)):
+        elif now and (named := parse_relative_moment(text, now)):
             moment = named
         else:
             moment = datetime.fromisoformat(text.replace("/", "-"))

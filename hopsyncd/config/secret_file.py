@@ -24,15 +24,15 @@ def make_secret(file: Path) -> str:
     except FileExistsError:
         pass
     except OSError as error:
-        raise _refusal(file, error) from error
+        raise _refusal_error(file, error) from error
     return read_secret(file)
 
 
 def write_secret(file: Path, secret: str) -> None:
     """Create the file, readable only by its owner. Raises OSError, also if the file exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as opened:
-        opened.write(secret + "\n")
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as stream:
+        stream.write(secret + "\n")
 
 
 def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
@@ -43,13 +43,13 @@ def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHAR
     try:
         # O_NONBLOCK, because opening a pipe would block.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
+        with open(handle, encoding="ascii") as stream:  # noqa: PTH123 - a descriptor
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "the path does not lead to a regular file")
-            secret = opened.read(4096).strip()
+            secret = stream.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(file, error, kind) from error
+        raise _refusal_error(file, error, kind) from error
     failed = f"Cannot use the {kind} in {file}"
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise SocketRefused(
@@ -91,7 +91,9 @@ def hold_lock_of(file: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def _refusal(file: Path, error: OSError | UnicodeDecodeError, kind: str = "token") -> SocketRefused:
+def _refusal_error(
+    file: Path, error: OSError | UnicodeDecodeError, kind: str = "token"
+) -> SocketRefused:
     why = getattr(error, "strerror", None) or f"the {kind} file is not text"
     return SocketRefused(
         f"Cannot use the {kind} in {file}",

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from connectors.ignore import DEFAULT_INCLUDE
 from connectors.remote_driver import install_hint
-from connectors.sqlite_rows import Table, tables_of
-from hopsyncd.config.source_kinds import known_kinds
+from connectors.sqlite_rows import Table, list_tables
+from hopsyncd.config.source_kinds import list_known_kinds
 from hopsyncd.errors import ConfigError
 
 _PORT = re.compile("[0-9]{1,5}")
@@ -57,10 +57,12 @@ def detect_source(
         kind, place = kind or "git", place.removeprefix("git+")
     if place.startswith("file:///") and kind != "git" and not place.endswith(".git"):
         place = unquote(urlsplit(place).path)
-    kind = kind or _kind_of(place)
-    if kind not in known_kinds():
+    kind = kind or _detect_kind(place)
+    if kind not in list_known_kinds():
         raise _refusal_error(
-            place, f"there is no kind of source {kind!r}", f"Use one of {', '.join(known_kinds())}"
+            place,
+            f"there is no kind of source {kind!r}",
+            f"Use one of {', '.join(list_known_kinds())}",
         )
     if kind != "sqlite" and user_keys:
         flags = ", ".join(f"--{key}" for key in user_keys)
@@ -69,17 +71,17 @@ def detect_source(
         )
     match kind:
         case "sqlite":
-            return _detect_database(_path(place), user_keys)
+            return _detect_database(_expand_path(place), user_keys)
         case "imap":
             return _detect_mail_account(place)
         case "web":
             return _detect_web_site(place)
         case "remote":
-            return DetectedSource({"kind": "remote", "url": place}, _driver_notes(place))
+            return DetectedSource({"kind": "remote", "url": place}, _suggest_driver(place))
         case "git" if _is_address(place):
             return DetectedSource({"kind": "git", "url": place})
         case "folder" | "git" | "maildir" | "mbox":
-            return _detect_on_disk(kind, _path(place))
+            return _detect_on_disk(kind, _expand_path(place))
         case _:
             keys = {"kind": kind, "url" if _is_address(place) else "path": place}
             return DetectedSource(
@@ -91,12 +93,12 @@ def _refusal_error(place: str, why: str, hint: str) -> ConfigError:
     return ConfigError(f"Cannot add {place}", why, hint)
 
 
-def _kind_of(place: str) -> str:
+def _detect_kind(place: str) -> str:
     scheme, separator, rest = place.partition("://")
     if _SSH_SHORT.fullmatch(place):
         return "git"
     if not separator:
-        return _kind_on_disk(_path(place))
+        return _detect_kind_on_disk(_expand_path(place))
     parts = urlsplit(place)
     if scheme == "git" or (scheme in ("http", "https", "ssh", "file") and rest.endswith(".git")):
         return "git"
@@ -112,7 +114,7 @@ def _kind_of(place: str) -> str:
     raise _refusal_error(place, f"no kind of source has addresses with {scheme}://", _BY_HAND)
 
 
-def _kind_on_disk(path: Path) -> str:
+def _detect_kind_on_disk(path: Path) -> str:
     if path.is_dir():
         if all((path / name).exists() for name in ("HEAD", "objects", "refs")):
             return "git"
@@ -141,7 +143,7 @@ def _kind_on_disk(path: Path) -> str:
     )
 
 
-def _path(place: str) -> Path:
+def _expand_path(place: str) -> Path:
     written = os.path.normpath(Path(place).expanduser().absolute())
     try:
         written.encode()
@@ -185,7 +187,7 @@ def _detect_database(path: Path, user_keys: Mapping[str, Any]) -> DetectedSource
                 "Name the columns of the query",
             )
         return DetectedSource(keys)
-    tables = tables_of(path)
+    tables = list_tables(path)
     named = user_keys.get("table")
     likely = [t for t in tables if t.name == named or (not named and t.key and t.text)]
     complete = {"table", "key", "text"} <= user_keys.keys()
@@ -278,7 +280,7 @@ def _is_private(host: str) -> bool:
         return host == "localhost" or host.endswith((".local", ".internal", ".localhost"))
 
 
-def _driver_notes(url: str) -> tuple[str, ...]:
+def _suggest_driver(url: str) -> tuple[str, ...]:
     """If the driver for the address is missing, say which package to install."""
     from fsspec import get_filesystem_class
 

@@ -18,12 +18,12 @@ from pydantic import (
     ValidationInfo,
 )
 
-from connectors.git_program import branch_name, protocol_of
+from connectors.git_program import check_branch_name, parse_protocol
 from connectors.ignore import DEFAULT_INCLUDE, SCRIPTS
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
-from connectors.remote_driver import checked_url
+from connectors.remote_driver import check_url
 from connectors.settings import DEFAULT_FOLDERS as MAIL_FOLDERS
-from connectors.settings import DEFAULT_MAX_BYTES, Tls, address
+from connectors.settings import DEFAULT_MAX_BYTES, Tls, normalise_address
 from connectors.settings import DEFAULT_MAX_PAGE_BYTES as WEB_MAX_BYTES
 from hopsyncd.config.values import (
     CRON_HINT,
@@ -110,7 +110,7 @@ def _check_repository(url: str, info: ValidationInfo) -> str:
             "only one of `path` and `url` can be set" if url else "neither `path` nor `url` is set"
         )
     if url:
-        protocol_of(url)
+        parse_protocol(url)
     return url
 
 
@@ -132,7 +132,7 @@ class GitSource(FilesSource):
         description="Write the folder of a repository as `path`, or its https, ssh, git or file"
         " address as `url`.",
     )
-    branch: Annotated[str, AfterValidator(branch_name)] = Field(
+    branch: Annotated[str, AfterValidator(check_branch_name)] = Field(
         default="", description="Leave the line out to use the branch of the repository's HEAD."
     )
     username: str = ""
@@ -151,7 +151,7 @@ class GitSource(FilesSource):
 
 
 def _check_remote_url(url: str) -> str:
-    if checked_url(url).startswith(("file://", "local://")):
+    if check_url(url).startswith(("file://", "local://")):
         raise ValueError('a folder on this machine is a source of kind "folder"')
     return url
 
@@ -281,7 +281,7 @@ class ImapSource(SourceBase):
 
 def _check_addresses(start: tuple[str, ...]) -> tuple[str, ...]:
     for text in start:
-        if address(text) is None:
+        if normalise_address(text) is None:
             raise ValueError(f"{text} is not a page's address without a name and password")
     return start
 
@@ -323,12 +323,12 @@ class PluginSource(SourceBase):
         return self.model_dump(exclude=common, exclude_unset=True)
 
 
-def plugin_kinds() -> frozenset[str]:
+def find_plugin_kinds() -> frozenset[str]:
     """Find the kinds of installed packages, by the entry point group `hopsyncd.connectors`."""
     return frozenset(entry.name for entry in entry_points(group=PLUGIN_GROUP))
 
 
-def _model_for(value: object) -> str | None:
+def _choose_model(value: object) -> str | None:
     """Return the union tag of a `[[source]]`'s model, or None if its kind is unknown."""
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
@@ -336,7 +336,7 @@ def _model_for(value: object) -> str | None:
         kind = value.get("kind", "folder") if isinstance(value, dict) else "folder"
     if kind in SOURCE_MODELS and kind != _PLUGIN:
         return str(kind)
-    return _PLUGIN if kind in plugin_kinds() else None
+    return _PLUGIN if kind in find_plugin_kinds() else None
 
 
 SourceConfig: TypeAlias = Annotated[
@@ -350,7 +350,7 @@ SourceConfig: TypeAlias = Annotated[
     | Annotated[WebSource, Tag("web")]
     | Annotated[PluginSource, Tag(_PLUGIN)],
     Discriminator(
-        _model_for,
+        _choose_model,
         custom_error_type="unknown_kind",
         custom_error_message="there is no such kind of source",
     ),
@@ -361,6 +361,6 @@ SOURCE_MODELS: dict[str, type[SourceBase]] = {
 }
 
 
-def known_kinds() -> list[str]:
+def list_known_kinds() -> list[str]:
     """List the kinds that a `[[source]]` can have on this machine."""
-    return sorted({*SOURCE_MODELS, *plugin_kinds()} - {_PLUGIN})
+    return sorted({*SOURCE_MODELS, *find_plugin_kinds()} - {_PLUGIN})

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from connectors.ignore import NAMED, Patterns
-from hopsyncd.config.schedule import parse_cron, zone_of
+from hopsyncd.config.schedule import find_zone, parse_cron
 from store.visibility import is_pattern
 
 Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose", "rerank"]
@@ -183,7 +183,7 @@ _KNOWN_ENDPOINTS = {
 }
 
 
-def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress | None:
+def make_encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress | None:
     """Return the endpoint of an encoder, or None for a folder or a model on this machine.
 
     A URL gets a key only if `encoder_api_key_env` names it.
@@ -236,7 +236,7 @@ def check_path_pattern(pattern: str) -> str:
     return pattern
 
 
-def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
+def _allow_empty(check: Callable[[str], object]) -> AfterValidator:
     """Accept an empty string, or a string that `check` accepts."""
 
     def check_unless_empty(text: str) -> str:
@@ -253,7 +253,7 @@ def _check_cron(expression: str) -> None:
         parse_cron(expression)
 
 
-def group_id(name: str) -> int:
+def look_up_group_id(name: str) -> int:
     """Return the id of a group on this machine. Raises ValueError."""
     try:
         return grp.getgrnam(name).gr_gid
@@ -261,7 +261,7 @@ def group_id(name: str) -> int:
         raise ValueError(f"there is no group {name} on this machine") from error
 
 
-def user_id(name: str) -> int:
+def look_up_user_id(name: str) -> int:
     """Return the id of a user on this machine. Raises ValueError."""
     try:
         return pwd.getpwnam(name).pw_uid
@@ -285,7 +285,7 @@ def _check_user_or_group(viewer: str) -> str:
     kind, _, name = viewer.partition(":")
     if kind not in ("user", "group") or not name:
         raise ValueError('the value must be "user:NAME" or "group:NAME"')
-    user_id(name) if kind == "user" else group_id(name)
+    look_up_user_id(name) if kind == "user" else look_up_group_id(name)
     return viewer
 
 
@@ -297,19 +297,19 @@ def is_on_this_machine(viewer: str) -> bool:
         return False
 
 
-def host_and_port(address: str) -> tuple[str, int]:
+def split_loopback_address(address: str) -> tuple[str, int]:
     """Split a loopback address into host and port. Raises ValueError for other addresses.
 
-    >>> host_and_port("[::1]:7717")
+    >>> split_loopback_address("[::1]:7717")
     ('::1', 7717)
     """
-    host, port = any_host_and_port(address)
+    host, port = split_address(address)
     if not is_loopback(host):
         raise ValueError(f"{host} is not a loopback address, so other machines could reach it")
     return host, port
 
 
-def any_host_and_port(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """Split an address into host and port. Raises ValueError."""
     match = _ADDRESS.fullmatch(address)
     if not match or not 1 <= int(match["port"]) <= 65_535:
@@ -336,11 +336,11 @@ VariableName = Annotated[
         description="Write the name of an environment variable, not the key itself.",
     ),
 ]
-CronText = Annotated[str, _unless_empty(_check_cron)]
-ZoneName = Annotated[str, _unless_empty(zone_of)]
+CronText = Annotated[str, _allow_empty(_check_cron)]
+ZoneName = Annotated[str, _allow_empty(find_zone)]
 Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-GroupName = Annotated[str, _unless_empty(group_id)]
-LoopbackAddress = Annotated[str, _unless_empty(host_and_port)]
+GroupName = Annotated[str, _allow_empty(look_up_group_id)]
+LoopbackAddress = Annotated[str, _allow_empty(split_loopback_address)]
 Who = Annotated[str, AfterValidator(_check_user_or_group)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
 ViewerList = Annotated[
@@ -390,10 +390,10 @@ class WorkersConfig(Section):
 _DAILY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
-def daily_cron(times: str) -> str:
+def make_daily_cron(times: str) -> str:
     """Convert times to a cron expression. A time of day means that time on each day.
 
-    >>> daily_cron("03:05"), daily_cron("0 3 * * sun")
+    >>> make_daily_cron("03:05"), make_daily_cron("0 3 * * sun")
     ('5 3 * * *', '0 3 * * sun')
     """
     match = _DAILY.fullmatch(times)
@@ -418,14 +418,14 @@ class BackupConfig(Section):
     backups are made."""
 
     dir: OptionalPath = None
-    at: Annotated[str, _unless_empty(_check_times)] = Field(
+    at: Annotated[str, _allow_empty(_check_times)] = Field(
         default="02:00", description='Write a time like "02:00", or a cron expression.'
     )
     keep: int = Field(default=7, ge=1, le=1000)
 
     @property
     def cron(self) -> str:
-        return daily_cron(self.at)
+        return make_daily_cron(self.at)
 
 
 _MOST_WORKERS = 4  # the limit for "auto", because each worker takes memory
@@ -463,7 +463,7 @@ class FormatsConfig(Section):
     )
 
 
-def _usable_processors() -> int:
+def _count_usable_processors() -> int:
     """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
@@ -487,4 +487,6 @@ class LimitsConfig(Section):
         """The number of query workers besides the daemon's own process."""
         if self.workers != "auto":
             return self.workers
-        return min(_usable_processors(), _MOST_WORKERS) if _usable_processors() > 1 else 0
+        return (
+            min(_count_usable_processors(), _MOST_WORKERS) if _count_usable_processors() > 1 else 0
+        )

@@ -10,26 +10,26 @@ from contextlib import closing
 from pathlib import Path
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.privacy import writers_besides_owner
-from hopsyncd.config.schedule import Moment, Run, next_ms
-from hopsyncd.display import plural
+from hopsyncd.config.privacy import describe_other_writers
+from hopsyncd.config.schedule import Moment, Run, compute_next_ms
+from hopsyncd.display import pluralise
 from hopsyncd.doctor import Finding, report_ok
 from hopsyncd.ingest.source_scheduler import BACKUP, parse_backup_times
 from store.backup_folder import list_backups
 from store.exceptions import StoreError
 from store.open_database import exists, open_reader
-from store.operational import all_jobs
-from store.restoring import list_replaced, pending_restore
+from store.operational import read_jobs
+from store.restoring import find_pending_restore, list_replaced
 
 _LATE_MS = 36 * 3_600_000  # a backup is late after this time beyond its schedule
 _NAME = "backups"
 
 
-def backups(config: Config) -> Iterator[Finding]:
+def check_backups(config: Config) -> Iterator[Finding]:
     """Check that backups are made, that the newest backup is recent, and that the last run
     succeeded."""
     if isinstance(config.database, Path):
-        yield from _restores(config.database)
+        yield from _check_restores(config.database)
     folder = config.backup.dir
     if config.store.url:
         yield report_ok(_NAME, "the database is on a server: use `pg_dump` (docs/operate.md)")
@@ -40,12 +40,12 @@ def backups(config: Config) -> Iterator[Finding]:
     if folder is None:
         yield report_ok(_NAME, "no backups are scheduled. `dir` in [backup] turns them on")
         return
-    yield from _folder(folder, config)
-    yield from _last_run(config)
+    yield from _check_folder(folder, config)
+    yield from _check_last_run(config)
 
 
-def _restores(database: Path) -> Iterator[Finding]:
-    if name := pending_restore(database):
+def _check_restores(database: Path) -> Iterator[Finding]:
+    if name := find_pending_restore(database):
         why = f"the restore of {name} is not complete"
         yield Finding(_NAME, "warn", why, "`hopsyncd serve` completes the restore")
     for file in list_replaced(database):
@@ -55,7 +55,7 @@ def _restores(database: Path) -> Iterator[Finding]:
         yield Finding(_NAME, "warn", why, remedy)
 
 
-def _folder(folder: Path, config: Config) -> Iterator[Finding]:
+def _check_folder(folder: Path, config: Config) -> Iterator[Finding]:
     if not folder.exists():
         yield Finding(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
         return
@@ -64,7 +64,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Finding]:
             _NAME, "fail", f"you may not write to {folder}", "Correct the folder's permissions"
         )
         return
-    if writers := writers_besides_owner(folder):
+    if writers := describe_other_writers(folder):
         remedy = f"`chmod go-w {folder}`"
         yield Finding(_NAME, "fail", f"{writers} may write to {folder}", remedy)
     backups = list_backups(folder)
@@ -77,7 +77,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Finding]:
         why = f"the newest backup, {newest.name}, is older than the schedule allows"
         yield Finding(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
     else:
-        count = plural(len(backups), "backup")
+        count = pluralise(len(backups), "backup")
         yield report_ok(_NAME, f"{count} in {folder}, the newest {newest.name}")
     data = config.daemon.data_dir
     if data.exists() and data.stat().st_dev == folder.stat().st_dev:
@@ -94,15 +94,15 @@ def _is_late(made_ms: int, config: Config) -> bool:
         return False
     now_ms = time.time_ns() // 1_000_000
     run, now = Run(Moment(made_ms, 0.0)), Moment(now_ms, (now_ms - made_ms) / 1000)
-    return next_ms(BACKUP, when, run, now) + _LATE_MS < now_ms
+    return compute_next_ms(BACKUP, when, run, now) + _LATE_MS < now_ms
 
 
-def _last_run(config: Config) -> Iterator[Finding]:
+def _check_last_run(config: Config) -> Iterator[Finding]:
     if not exists(config.database):
         return
     try:
         with closing(open_reader(config.database)) as connection:
-            row = all_jobs(connection).get(BACKUP)
+            row = read_jobs(connection).get(BACKUP)
     except StoreError:
         return  # the check of the database reports it
     if row and row.error:

@@ -18,12 +18,12 @@ from hopsyncd.api.tls import load_certificate
 from hopsyncd.api.tokens import TokenFile
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.config.configuration import Config, config_path, load_config
+from hopsyncd.config.configuration import Config, find_config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
-from hopsyncd.display import KEPT_CLOSED, TO_OPEN, plural
+from hopsyncd.display import KEPT_CLOSED, TO_OPEN, pluralise
 from hopsyncd.doctor import Finding, machine, report_ok
-from hopsyncd.doctor.backup_checks import backups
+from hopsyncd.doctor.backup_checks import check_backups
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.doctor.server_check import Connect, check_server
 from hopsyncd.errors import (
@@ -36,7 +36,7 @@ from hopsyncd.errors import (
 from hopsyncd.ingest.connector_setup import create_connector
 from hopsyncd.models.llm.attempts import find_endpoint_host
 from hopsyncd.models.llm.transport import make_bounded_http
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 from hopsyncd.web.provider import LoginFailed, Provider
 
 _ENDPOINT_S = 5.0
@@ -45,13 +45,13 @@ _CONNECT_S, _ANSWER_S = 1.0, 5.0
 _MAX_PATH_BYTES = 107  # the limit for a Unix socket
 
 
-def sources(config: Config) -> Iterator[Finding]:
+def check_sources(config: Config) -> Iterator[Finding]:
     """Check the requirements of each source on this machine. Sends nothing over a network."""
     for source in config.sources:
-        yield _source(source, config) or report_ok(f"source {source.name}", source.location)
+        yield _check_source(source, config) or report_ok(f"source {source.name}", source.location)
 
 
-def _source(source: SourceConfig, config: Config) -> Finding | None:
+def _check_source(source: SourceConfig, config: Config) -> Finding | None:
     """Return why the source cannot be read, or None if no reason is known."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
@@ -65,7 +65,7 @@ def _source(source: SourceConfig, config: Config) -> Finding | None:
         why = f"the environment variable {source.password_env} is not set in this shell"
         return Finding(name, "warn", why, "Set the variable for the daemon")
     if isinstance(source, RemoteSource):
-        return _driver(name, source)
+        return _check_driver(name, source)
     try:
         create_connector(source, config).close()
     except HopsyncdError as error:
@@ -73,7 +73,7 @@ def _source(source: SourceConfig, config: Config) -> Finding | None:
     return None
 
 
-def _driver(name: str, source: RemoteSource) -> Finding | None:
+def _check_driver(name: str, source: RemoteSource) -> Finding | None:
     import fsspec
 
     kind = source.url.partition("://")[0]
@@ -87,7 +87,7 @@ def _driver(name: str, source: RemoteSource) -> Finding | None:
     return None
 
 
-def endpoint(config: Config) -> Iterator[Finding]:
+def check_endpoint(config: Config) -> Iterator[Finding]:
     """Check the LLM endpoint, by requesting its list of models. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
@@ -100,7 +100,7 @@ def endpoint(config: Config) -> Iterator[Finding]:
     key = os.environ.get(llm.api_key_env, "").strip()
     host = find_endpoint_host(llm.base_url)
     try:
-        response = asyncio.run(_models(llm.base_url, key))
+        response = asyncio.run(_request_models(llm.base_url, key))
     except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
         remedy = "Check llm.base_url and the network; until then the built-in questions are used"
         late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
@@ -124,23 +124,23 @@ def endpoint(config: Config) -> Iterator[Finding]:
         yield report_ok("llm", f"{llm.model} at {host}, which receives passages and questions")
 
 
-def company_login(config: Config) -> Iterator[Finding]:
+def check_company_login(config: Config) -> Iterator[Finding]:
     """Check the login provider of access.oidc with one request for the provider's metadata."""
     oidc = config.access.oidc
     if oidc is None:
         return
     try:
-        Provider(oidc, config.access.page).endpoints()
+        Provider(oidc, config.access.page).load_endpoints()
     except SocketRefused as error:
         yield Finding("login", "fail", f"{error.what}: {error.why}", error.hint)
     except LoginFailed as error:
         remedy = "Check access.oidc.issuer and the network. Nobody can log in until it answers"
-        yield Finding("login", "fail", printable(f"{oidc.issuer}: {error.detail}"), remedy)
+        yield Finding("login", "fail", make_printable(f"{oidc.issuer}: {error.detail}"), remedy)
     else:
         yield report_ok("login", f"{oidc.issuer} answers")
 
 
-async def _models(base_url: str, key: str) -> httpx2.Response:
+async def _request_models(base_url: str, key: str) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with asyncio.timeout(_ENDPOINT_S), make_bounded_http() as http:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
@@ -148,8 +148,8 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
 
 def check_daemon(config: Config) -> Iterator[Finding]:
     """Check whether a daemon can serve. If a daemon runs, check its state."""
-    yield from _place(config)
-    match _why_unreachable(config):
+    yield from _check_place(config)
+    match _explain_unreachable(config):
         case "":
             yield from _check_answer(config)
         case "nobody":
@@ -162,7 +162,7 @@ def check_daemon(config: Config) -> Iterator[Finding]:
             yield Finding("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
-def _place(config: Config) -> Iterator[Finding]:
+def _check_place(config: Config) -> Iterator[Finding]:
     path = config.daemon.socket
     remedy = "Set daemon.socket to another path"
     if len(bytes(path)) > _MAX_PATH_BYTES:
@@ -174,7 +174,7 @@ def _place(config: Config) -> Iterator[Finding]:
         yield Finding("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
 
 
-def _why_unreachable(config: Config) -> str:
+def _explain_unreachable(config: Config) -> str:
     """Return why no daemon accepts a connection, or "" if a daemon accepts one."""
     path = config.daemon.socket
     try:
@@ -212,7 +212,7 @@ def _check_answer(config: Config) -> Iterator[Finding]:
     for problem in status["watch_problems"]:
         yield Finding("watched questions", "warn", problem, "See docs/history.md")
     if problems := sum(source["problems"] for source in status["sources"]):
-        detail = f"{plural(problems, 'document')} cannot be read"
+        detail = f"{pluralise(problems, 'document')} cannot be read"
         yield Finding("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
     for source in status["sources"]:
         name = f"source {source['name']}"
@@ -236,7 +236,7 @@ def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("configuration", "warn", detail, "Restart the daemon")
 
 
-def watch_actions(config: Config) -> Iterator[Finding]:
+def check_watch_actions(config: Config) -> Iterator[Finding]:
     """Check whether the daemon may use the programs and webhooks of watched questions."""
     if problem := WatchActions(config.daemon.data_dir / ACTIONS_NAME).problem:
         yield Finding("watched questions", "fail", problem, "See docs/history.md")
@@ -276,7 +276,7 @@ def check_certificate(config: Config) -> Iterator[Finding]:
         remedy = "Make a certificate that names this host, as docs/team.md shows"
         yield Finding("certificate", "warn", detail, remedy)
     elif left_s < _EXPIRES_SOON_S:
-        days = f"{access.tls_cert} expires in {plural(round(left_s / 86400), 'day')}"
+        days = f"{access.tls_cert} expires in {pluralise(round(left_s / 86400), 'day')}"
         yield Finding("certificate", "warn", days, remedy)
     else:
         yield report_ok("certificate", f"for {names}, valid for {left_s / 86400:.0f} days")
@@ -291,18 +291,18 @@ def examine(config_file: Path | None, connect: Connect | None = None) -> Iterato
     `connect` makes a client of the server in the configuration. Without it, the server is not
     checked. If the configuration is only for a server, this machine's daemon is not checked.
     """
-    yield from _run_guarded("python", machine.python)
-    yield from _run_guarded("descriptors", machine.descriptors)
-    yield from _run_guarded("clock", machine.clock)
-    yield from _run_guarded("sqlite", machine.libraries)
-    yield from _run_guarded("readers", machine.readers)
+    yield from _run_guarded("python", machine.check_python)
+    yield from _run_guarded("descriptors", machine.check_descriptors)
+    yield from _run_guarded("clock", machine.check_clock)
+    yield from _run_guarded("sqlite", machine.check_libraries)
+    yield from _run_guarded("readers", machine.check_readers)
     try:
         config = load_config(config_file)
     except ConfigError as error:
         yield Finding("configuration", "fail", f"{error.what}: {error.why}", error.hint)
         return
-    file = config_path(config_file)
-    yield from _run_guarded("configuration", partial(machine.configuration, file, config))
+    file = find_config_path(config_file)
+    yield from _run_guarded("configuration", partial(machine.check_configuration, file, config))
     if connect and config.client.server:
         yield from _run_guarded("server", partial(check_server, config.client.server, connect))
     if not config.is_client_only:
@@ -310,20 +310,20 @@ def examine(config_file: Path | None, connect: Connect | None = None) -> Iterato
 
 
 def _examine_daemon(config: Config) -> Iterator[Finding]:
-    yield from _run_guarded("ocr", partial(machine.text_recognition, config))
-    yield from _run_guarded("data folder", partial(machine.data_folder, config))
-    yield from _run_guarded("disk", partial(machine.disk, config))
-    yield from _run_guarded("database", partial(machine.database, config))
-    yield from _run_guarded("backups", partial(backups, config))
-    yield from _run_guarded("models", partial(machine.models, config))
+    yield from _run_guarded("ocr", partial(machine.check_text_recognition, config))
+    yield from _run_guarded("data folder", partial(machine.check_data_folder, config))
+    yield from _run_guarded("disk", partial(machine.check_disk, config))
+    yield from _run_guarded("database", partial(machine.check_database, config))
+    yield from _run_guarded("backups", partial(check_backups, config))
+    yield from _run_guarded("models", partial(machine.check_models, config))
     yield from _run_guarded("daemon", partial(check_daemon, config))
-    yield from _run_guarded("sources", partial(sources, config))
+    yield from _run_guarded("sources", partial(check_sources, config))
     yield from _run_guarded("access", partial(check_viewers, config))
     yield from _run_guarded("certificate", partial(check_certificate, config))
-    yield from _run_guarded("file events", partial(machine.file_events, config))
-    yield from _run_guarded("watched questions", partial(watch_actions, config))
-    yield from _run_guarded("login", partial(company_login, config))
-    yield from _run_guarded("llm", partial(endpoint, config))
+    yield from _run_guarded("file events", partial(machine.check_file_events, config))
+    yield from _run_guarded("watched questions", partial(check_watch_actions, config))
+    yield from _run_guarded("login", partial(check_company_login, config))
+    yield from _run_guarded("llm", partial(check_endpoint, config))
 
 
 def _run_guarded(name: str, check: Check) -> Iterator[Finding]:

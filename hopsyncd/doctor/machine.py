@@ -11,10 +11,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hopsyncd.config.configuration import Config, former_keys
-from hopsyncd.config.privacy import secrets_of, writers_besides_owner
+from hopsyncd.config.configuration import Config, find_former_keys
+from hopsyncd.config.privacy import collect_secrets, describe_other_writers
 from hopsyncd.config.source_kinds import FolderSource
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 from hopsyncd.doctor import Finding, report_ok
 from hopsyncd.errors import (
     EncoderUnavailable,
@@ -34,8 +34,14 @@ from hopsyncd.models.loading import load_encoder, load_reranker
 from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.check import check
 from store.exceptions import OlderSchema, StoreError
-from store.open_database import SCHEMA_VERSION, displayed_url, find_loss, library, open_reader
-from store.versions import head
+from store.open_database import (
+    SCHEMA_VERSION,
+    describe_library,
+    find_loss,
+    format_place,
+    open_reader,
+)
+from store.versions import read_head
 
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1 << 30, 100 << 20
@@ -45,25 +51,29 @@ _COUNT_S = 5.0  # the time limit for counting folders
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
-def python() -> Iterator[Finding]:
+def check_python() -> Iterator[Finding]:
     version, system = platform.python_version(), platform.system()
     yield report_ok("python", f"Python {version} on {system} {platform.machine()}")
 
 
-def descriptors() -> Iterator[Finding]:
+def check_descriptors() -> Iterator[Finding]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit_text = f"up to {limit} files and connections can be open"
     remedy = "Raise the limit: `ulimit -n 4096`, or LimitNOFILE= in the unit"
-    yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, limit_text, remedy)
+    yield _check_enough(
+        "descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, limit_text, remedy
+    )
 
 
-def _enough(check: str, there_is: int, too_few: int, few: int, found: str, remedy: str) -> Finding:
+def _check_enough(
+    check: str, there_is: int, too_few: int, few: int, measured: str, remedy: str
+) -> Finding:
     if there_is >= few:
-        return report_ok(check, found)
-    return Finding(check, "fail" if there_is < too_few else "warn", found, remedy)
+        return report_ok(check, measured)
+    return Finding(check, "fail" if there_is < too_few else "warn", measured, remedy)
 
 
-def clock() -> Iterator[Finding]:
+def check_clock() -> Iterator[Finding]:
     now = datetime.fromtimestamp(time.time(), UTC)
     now_text = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
@@ -73,14 +83,14 @@ def clock() -> Iterator[Finding]:
         yield report_ok("clock", now_text)
 
 
-def libraries() -> Iterator[Finding]:
-    used = library()
-    versions = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
-    if not used.vec or not used.fts5:
-        missing = "full-text search" if used.vec else "the vector extension"
+def check_libraries() -> Iterator[Finding]:
+    library = describe_library()
+    versions = f"SQLite {library.sqlite} ({library.module}), sqlite-vec {library.vec or 'missing'}"
+    if not library.vec or not library.fts5:
+        missing = "full-text search" if library.vec else "the vector extension"
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
         yield Finding("sqlite", "fail", f"{versions}; without {missing}", remedy)
-    elif not used.keeps_wal_whole:
+    elif not library.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer SQLite: `pip install pysqlite3`"
         why = "this SQLite version can corrupt a database in WAL mode that two connections write"
         yield Finding("sqlite", "warn", f"{versions}: {why}", remedy)
@@ -88,7 +98,7 @@ def libraries() -> Iterator[Finding]:
         yield report_ok("sqlite", f"{versions}, with full-text search")
 
 
-def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
+def check_readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
     """Check that a worker process can read a sample of each type of document."""
     unavailable: dict[str, ReaderUnavailable] = {}
     try_readers(unavailable, command)
@@ -101,7 +111,7 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
         yield report_ok("readers", f"samples of {len(SAMPLES)} types can be read")
 
 
-def text_recognition(config: Config) -> Iterator[Finding]:
+def check_text_recognition(config: Config) -> Iterator[Finding]:
     """Check that text in pictures can be recognized, by processing an empty picture."""
     tesseract = create_tesseract(config)
     if config.formats.ocr == "off":
@@ -121,7 +131,7 @@ def text_recognition(config: Config) -> Iterator[Finding]:
     yield report_ok("ocr", f"{tesseract.program} reads pictures, in {tesseract.languages}")
 
 
-def disk(config: Config) -> Iterator[Finding]:
+def check_disk(config: Config) -> Iterator[Finding]:
     """Check the free space on the disk of the data folder."""
     place = config.daemon.data_dir
     while not place.exists():
@@ -129,16 +139,16 @@ def disk(config: Config) -> Iterator[Finding]:
     free = shutil.disk_usage(place).free
     free_space = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
     remedy = "Free some space, or set daemon.data_dir to a folder on a larger disk"
-    yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, free_space, remedy)
+    yield _check_enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, free_space, remedy)
 
 
-def file_events(config: Config) -> Iterator[Finding]:
+def check_file_events(config: Config) -> Iterator[Finding]:
     """Check that the kernel allows enough watches for all folders."""
     roots = [source.path for source in config.sources if isinstance(source, FolderSource)]
-    limits = {name: _limit(name) for name in ("max_user_watches", "max_user_instances")}
+    limits = {name: _read_limit(name) for name in ("max_user_watches", "max_user_instances")}
     if not (config.watch.enabled and roots and None not in limits.values()):
         return
-    watched, counted = _folders(roots)
+    watched, counted = _count_folders(roots)
     counts = f"{'' if counted else 'over '}{watched} folders, {limits['max_user_watches']} watches"
     remedies = (
         "Run `sysctl fs.inotify.{}={}`, and set it in /etc/sysctl.d. Until then, scans find changes"
@@ -157,7 +167,7 @@ def file_events(config: Config) -> Iterator[Finding]:
         yield report_ok("file events", f"{counts} allowed")
 
 
-def _limit(name: str) -> int | None:
+def _read_limit(name: str) -> int | None:
     """Return the inotify limit `name`, or None on a system without inotify."""
     try:
         return int((_INOTIFY / name).read_text())
@@ -165,7 +175,7 @@ def _limit(name: str) -> int | None:
         return None
 
 
-def _folders(roots: list[Path]) -> tuple[int, bool]:
+def _count_folders(roots: list[Path]) -> tuple[int, bool]:
     """Count the folders in `roots`, with all subfolders. Also returns whether all folders were
     counted before the time limit."""
     count, end_s = 0, time.monotonic() + _COUNT_S
@@ -179,18 +189,18 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
     return count, True
 
 
-def configuration(file: Path, config: Config) -> Iterator[Finding]:
+def check_configuration(file: Path, config: Config) -> Iterator[Finding]:
     """Check that the configuration file is missing or safe to use, and that it has a source."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes the file"
         yield Finding("configuration", "warn", f"there is no {file}; defaults apply", remedy)
-    elif writers := writers_besides_owner(file):
+    elif writers := describe_other_writers(file):
         why = f"{file} decides what the daemon reads and runs, and {writers} can write to it"
         yield Finding("configuration", "fail", why, f"Check the file, then run: chmod 600 {file}")
-    elif file.stat().st_mode & 0o077 and secrets_of(config):
+    elif file.stat().st_mode & 0o077 and collect_secrets(config):
         why = f"{file} contains secrets, and others can read the file"
         yield Finding("configuration", "warn", why, f"`chmod 600 {file}`")
-    elif former := former_keys(file):
+    elif former := find_former_keys(file):
         names = ", ".join(f"{old} is now {new}" for old, new in former.items())
         yield Finding("configuration", "warn", f"{file}: {names}", "Use the new names")
     elif config.is_client_only:
@@ -199,10 +209,10 @@ def configuration(file: Path, config: Config) -> Iterator[Finding]:
         remedy = "`hopsyncd add PATH` adds a source"
         yield Finding("configuration", "warn", f"{file} has no source", remedy)
     else:
-        yield report_ok("configuration", f"{file}, {plural(len(config.sources), 'source')}")
+        yield report_ok("configuration", f"{file}, {pluralise(len(config.sources), 'source')}")
 
 
-def data_folder(config: Config) -> Iterator[Finding]:
+def check_data_folder(config: Config) -> Iterator[Finding]:
     folder = config.daemon.data_dir
     if not folder.exists():
         yield report_ok("data folder", f"{folder} is created at the first start")
@@ -214,7 +224,7 @@ def data_folder(config: Config) -> Iterator[Finding]:
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
         yield Finding("data folder", "fail", f"you may not write to {folder}", remedy)
-    elif writers := writers_besides_owner(folder):
+    elif writers := describe_other_writers(folder):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         why = f"{folder} has mode {mode}, so {writers} can write to it, and the daemon refuses it"
         yield Finding("data folder", "fail", why, f"Check the folder, then run: chmod 700 {folder}")
@@ -226,16 +236,16 @@ def data_folder(config: Config) -> Iterator[Finding]:
         yield report_ok("data folder", str(folder))
 
 
-def database(config: Config) -> Iterator[Finding]:
+def check_database(config: Config) -> Iterator[Finding]:
     """Check that the database opens, is sound, and has no version dated in the future."""
-    place, path = config.database, displayed_url(config.database)
+    place, path = config.database, format_place(config.database)
     if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
         yield report_ok("database", f"{path} is created at the first start")
         return
     try:
         with closing(open_reader(place)) as connection:
             report = check(connection, deep=False)
-            newest = head(connection)
+            newest = read_head(connection)
     except OlderSchema as error:
         yield Finding("database", "warn", f"{path}: {error.why}", error.hint)
         return
@@ -254,7 +264,7 @@ def database(config: Config) -> Iterator[Finding]:
         yield report_ok("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
 
 
-def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Finding:
+def _check_encoder_endpoint(encoder: HttpEncoder, language: str) -> Finding:
     """Check the encoder's endpoint, by requesting the vector of a fixed sentence."""
     try:
         encoder.verify()
@@ -269,7 +279,7 @@ def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Finding:
     )
 
 
-def models(config: Config) -> Iterator[Finding]:
+def check_models(config: Config) -> Iterator[Finding]:
     """Check that the configured models are installed."""
     try:
         encoder = load_encoder(config)
@@ -279,17 +289,17 @@ def models(config: Config) -> Iterator[Finding]:
         yield Finding("models", "fail", f"{error.what}: {error.why}", error.hint)
         return
     if isinstance(encoder, HttpEncoder):
-        yield _encoder_endpoint(encoder, language.name)
+        yield _check_encoder_endpoint(encoder, language.name)
     else:
         yield report_ok("models", f"{encoder.name} and {language.name}")
     if isinstance(reranker, HttpReranker):
-        yield _reranker_endpoint(reranker)
+        yield _check_reranker_endpoint(reranker)
     elif config.query.rerank and reranker is None:
         why = "query.rerank is set, but no reranker is configured"
         yield Finding("reranker", "warn", why, "Set `reranker` or `reranker_url` in [models]")
 
 
-def _reranker_endpoint(reranker: HttpReranker) -> Finding:
+def _check_reranker_endpoint(reranker: HttpReranker) -> Finding:
     """Check the reranker's endpoint, by requesting the scores of two fixed texts."""
     try:
         reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])

@@ -29,17 +29,17 @@ def check_server(address: str, connect: Connect) -> Iterator[Finding]:
     except (DaemonUntrusted, DaemonUnavailable) as error:
         yield Finding("server", "fail", f"{address}: {error.why}", error.hint)
     except RequestFailed as error:
-        yield _answers(address)
+        yield _check_answers(address)
         if error.status == HTTPStatus.UNAUTHORIZED:
             remedy = "Ask the administrator of the server for a new token"
             yield Finding("token", "fail", "the token is unknown, revoked or expired", remedy)
         else:
             yield Finding("token", "fail", error.why, error.hint or "Ask the administrator")
     else:
-        yield _answers(address)
+        yield _check_answers(address)
         yield report_ok("token", f"you are {caller['user']}, with the role {caller['role']}")
 
 
-def _answers(address: str) -> Finding:
+def _check_answers(address: str) -> Finding:
     tls = "; its certificate is valid" if address.lower().startswith("https") else ""
     return report_ok("server", f"{address} answers{tls}")

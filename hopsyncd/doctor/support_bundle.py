@@ -27,7 +27,7 @@ from hopsyncd.doctor.redaction import Redactor
 from hopsyncd.errors import HopsyncdError
 from store.copying import count_rows
 from store.exceptions import StoreError
-from store.open_database import SCHEMA_VERSION, exists, library, open_reader
+from store.open_database import SCHEMA_VERSION, describe_library, exists, open_reader
 
 ABOUT = """\
 These files describe the state of a hopsyncd installation, for the people who help with a problem.
@@ -51,7 +51,7 @@ def write_bundle(path: Path, config_file: Path | None) -> list[str]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     names = []
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
-        for name, collect in _parts(config_file):
+        for name, collect in _make_parts(config_file):
             try:
                 text = collect()
             except Exception as error:  # noqa: BLE001 - the other parts may say why
@@ -64,48 +64,50 @@ def write_bundle(path: Path, config_file: Path | None) -> list[str]:
     return names
 
 
-def _parts(config_file: Path | None) -> Iterator[Part]:
+def _make_parts(config_file: Path | None) -> Iterator[Part]:
     redactor = Redactor()
     yield "README.txt", lambda: ABOUT
-    yield "versions.json", lambda: _json(_versions())
+    yield "versions.json", lambda: _format_json(_list_versions())
     yield (
         "doctor.json",
-        lambda: _json(redactor.value([asdict(finding) for finding in examine(config_file)])),
+        lambda: _format_json(
+            redactor.redact_value([asdict(finding) for finding in examine(config_file)])
+        ),
     )
     try:
         config = load_config(config_file)
     except HopsyncdError as error:
         why = str(error)
-        yield "config.json", lambda: _json({"error": redactor.text(why)})
+        yield "config.json", lambda: _format_json({"error": redactor.redact_text(why)})
         return
     client = Client(config.daemon.socket, timeout_s=_ANSWER_S)
-    yield "config.json", lambda: _json(redactor.value(config.model_dump(mode="json")))
-    yield "machine.json", lambda: _json(_machine(config))
-    yield "status.json", lambda: _json(redactor.value(client.status()))
-    yield "stats.json", lambda: _json(redactor.value(client.stats()))
-    yield "schedule.json", lambda: _json(redactor.value(client.schedule()))
+    yield "config.json", lambda: _format_json(redactor.redact_value(config.model_dump(mode="json")))
+    yield "machine.json", lambda: _format_json(_describe_machine(config))
+    yield "status.json", lambda: _format_json(redactor.redact_value(client.status()))
+    yield "stats.json", lambda: _format_json(redactor.redact_value(client.stats()))
+    yield "schedule.json", lambda: _format_json(redactor.redact_value(client.schedule()))
     yield "metrics.txt", client.metrics
-    yield "database.json", lambda: _json(_database(config, redactor))
-    yield "log.txt", lambda: _log(config, redactor)
+    yield "database.json", lambda: _format_json(_describe_database(config, redactor))
+    yield "log.txt", lambda: _read_log(config, redactor)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
-def _versions() -> dict[str, Any]:
-    used = library()
+def _list_versions() -> dict[str, Any]:
+    library = describe_library()
     return {
         "hopsyncd": __version__,
         "schema": SCHEMA_VERSION,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "sqlite": asdict(used),
-        "packages": _packages("hopsyncd"),
+        "sqlite": asdict(library),
+        "packages": _list_packages("hopsyncd"),
     }
 
 
-def _packages(name: str) -> dict[str, str]:
+def _list_packages(name: str) -> dict[str, str]:
     """Return the installed packages that a package requires, at any depth."""
     versions: dict[str, str] = {}
     waiting = [name]
@@ -122,7 +124,7 @@ def _packages(name: str) -> dict[str, str]:
     return dict(sorted(versions.items()))
 
 
-def _machine(config: Config) -> dict[str, Any]:
+def _describe_machine(config: Config) -> dict[str, Any]:
     usage = shutil.disk_usage(config.daemon.data_dir)
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
@@ -134,21 +136,21 @@ def _machine(config: Config) -> dict[str, Any]:
     }
 
 
-def _database(config: Config, redactor: Redactor) -> dict[str, Any]:
+def _describe_database(config: Config, redactor: Redactor) -> dict[str, Any]:
     if not exists(config.database):
         return {"exists": False}
     try:
         with closing(open_reader(config.database)) as connection:
             return {
                 "engine": connection.engine,
-                "bytes": connection.size_bytes(),
+                "bytes": connection.measure_size(),
                 "rows": count_rows(connection),
             }
     except StoreError as error:
-        return {"error": redactor.text(error.why)}
+        return {"error": redactor.redact_text(error.why)}
 
 
-def _log(config: Config, redactor: Redactor) -> str:
+def _read_log(config: Config, redactor: Redactor) -> str:
     """Return the last lines of the log file, without the fields that hopsyncd's source does not
     name."""
     if config.daemon.log_file is None:
@@ -159,16 +161,16 @@ def _log(config: Config, redactor: Redactor) -> str:
     with config.daemon.log_file.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
         lines = file.read().decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
-    return "".join(f"{_log_line(line, redactor)}\n" for line in lines)
+    return "".join(f"{_redact_log_line(line, redactor)}\n" for line in lines)
 
 
-def _log_line(line: str, redactor: Redactor) -> str:
+def _redact_log_line(line: str, redactor: Redactor) -> str:
     try:
         event = json.loads(line)
     except ValueError:
-        return redactor.text(line)
+        return redactor.redact_text(line)
     if not isinstance(event, dict):
-        return redactor.text(line)
-    trace = redactor.traceback(str(event.pop("exception", "")))
-    redacted = redactor.value(event)
+        return redactor.redact_text(line)
+    trace = redactor.redact_traceback(str(event.pop("exception", "")))
+    redacted = redactor.redact_value(event)
     return json.dumps({**redacted, "exception": trace} if trace else redacted, ensure_ascii=False)

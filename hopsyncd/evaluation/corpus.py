@@ -36,12 +36,12 @@ def read_corpus(path: Path) -> dict[str, Passage]:
             title = str(line.get("title") or "")
             id_, passage = str(line["id"]), Passage((title,) if title else (), str(line["text"]))
         except KeyError as error:
-            raise _bad(path, number, f"the key {error} is missing") from error
+            raise _bad_line_error(path, number, f"the key {error} is missing") from error
         if id_ in corpus:
-            raise _bad(path, number, f"the id {id_!r} occurs twice")
+            raise _bad_line_error(path, number, f"the id {id_!r} occurs twice")
         corpus[id_] = passage
     if not corpus:
-        raise _bad(path, 1, "the file contains no passage")
+        raise _bad_line_error(path, 1, "the file contains no passage")
     return corpus
 
 
@@ -61,10 +61,12 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
                 frozenset(str(gold) for gold in line["gold"]),
             )
         except (KeyError, TypeError) as error:
-            raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
+            raise _bad_line_error(
+                path, number, f"the key {error} is missing or has the wrong type"
+            ) from error
         unknown = question.gold - corpus.keys()
         if unknown or not question.gold:
-            raise _bad(
+            raise _bad_line_error(
                 path,
                 number,
                 "`gold` has ids that are not in the corpus: " + ", ".join(sorted(unknown))
@@ -73,7 +75,7 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
             )
         questions.append(question)
     if not questions:
-        raise _bad(path, 1, "the file contains no questions")
+        raise _bad_line_error(path, 1, "the file contains no questions")
     return questions
 
 
@@ -90,19 +92,19 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 line = json.loads(text.decode())
                 if not isinstance(line, dict):
-                    raise _bad(path, number, "the line is not a JSON object")
+                    raise _bad_line_error(path, number, "the line is not a JSON object")
                 yield number, line
     except json.JSONDecodeError as error:
-        raise _bad(path, number, f"the line is not valid JSON ({error.msg})") from error
+        raise _bad_line_error(path, number, f"the line is not valid JSON ({error.msg})") from error
     except UnicodeDecodeError as error:
-        raise _bad(path, number, "the line is not UTF-8") from error
+        raise _bad_line_error(path, number, "the line is not UTF-8") from error
     except OSError as error:
         raise BadRequest(
             f"Cannot read {path}", str(error.strerror).lower(), "Check the path and the permissions"
         ) from error
 
 
-def _bad(path: Path, number: int, why: str) -> BadRequest:
+def _bad_line_error(path: Path, number: int, why: str) -> BadRequest:
     return BadRequest(
         f"Cannot use {path}:{number}",
         why,

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import normalise_answer
-from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, gold_of
+from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, map_gold
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.models.keywords import Mention, normalise
@@ -43,13 +43,13 @@ from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.results import format_id
-from store.content import best_sets, get_generation, known_passages, sets_by_id
+from store.content import find_best_sets, get_generation, read_passages, read_sets_by_id
 from store.contract import Connection
 from store.open_database import Database, exists, open_reader
-from store.reads import places_at
+from store.reads import read_places
 from store.records import Passage, PassageId
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Pair:
         return format_id(self.source.id), format_id(self.target.id)
 
 
-def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
+def list_pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
     """Yield the pairs of passages that an edge connects, in an order that depends on the seed.
 
     Pairs of passages that occur in the same document are left out.
@@ -80,13 +80,13 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
     for edge in np.random.default_rng(seed).permutation(len(sources)).tolist():
         entries = int(outgoing.passage_row[sources[edge]]), int(incoming.passage_row[targets[edge]])
         ends = tuple(PassageId(int(served.passage_ids[entry])) for entry in entries)
-        places = places_at(connection, served.version.id, ends)
+        places = read_places(connection, served.version.id, ends)
         documents = [
             {(place.source, place.document) for place in places.get(end, ())} for end in ends
         ]
         if documents[0] & documents[1]:
             continue
-        passages = known_passages(connection, ends)
+        passages = read_passages(connection, ends)
         names = _find_keywords(connection, served, ends[0], int(outgoing.id[sources[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
@@ -94,11 +94,11 @@ def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]
 def _find_keywords(
     connection: Connection, served: Snapshot, asking: PassageId, question: int
 ) -> frozenset[str]:
-    ids = best_sets(connection, served.version.generation, [asking]).values()
+    ids = find_best_sets(connection, served.version.generation, [asking]).values()
     return next(
         (
             drafted.keywords
-            for passage_set in sets_by_id(connection, ids)
+            for passage_set in read_sets_by_id(connection, ids)
             for drafted in passage_set.questions
             if drafted.id == question
         ),
@@ -349,7 +349,7 @@ def evaluate_index(
         database, models, count, seed, models.llm if by_llm else None, usage
     )
     answers = ask_all_ways(
-        database, batch.served, gold_of(batch.corpus), batch.questions, experiment
+        database, batch.served, map_gold(batch.corpus), batch.questions, experiment
     )
     return Evaluation(answers, 0.0, batch.served.version.passages, len(batch.served.list_edges()))
 
@@ -371,13 +371,15 @@ def make_index_questions(
         )
     corpus: dict[str, Passage] = {}
     with closing(open_reader(database)) as connection, snapshot(connection):
-        newest = head(connection)
+        newest = read_head(connection)
         if newest is None:
-            raise _nothing("no document is indexed yet")
+            raise _nothing_error("no document is indexed yet")
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
-            raise _nothing("the index was made with another encoder than the configured encoder")
+            raise _nothing_error(
+                "the index was made with another encoder than the configured encoder"
+            )
         served = load_snapshot(connection, newest)
-        tried = islice(pairs(connection, served, seed), _TRIES * count)
+        tried = islice(list_pairs(connection, served, seed), _TRIES * count)
         if llm is None:
             pairs_asked = _make_disjoint(
                 tried, corpus, lambda pair: make_question_by_rule(pair, models.language)
@@ -388,7 +390,9 @@ def make_index_questions(
     if llm is not None:
         questions = write_questions(chosen, llm, usage)[:count] if chosen else []
     if not questions:
-        raise _nothing("no two documents are connected by a name from which a question can be made")
+        raise _nothing_error(
+            "no two documents are connected by a name from which a question can be made"
+        )
     return IndexQuestions(served, corpus, tuple(questions))
 
 
@@ -408,7 +412,7 @@ def _make_disjoint(
             yield question
 
 
-def _nothing(why: str) -> BadRequest:
+def _nothing_error(why: str) -> BadRequest:
     return BadRequest(
         "Cannot make questions from your own index",
         why,

@@ -82,7 +82,7 @@ def try_llm(llm: Llm, budget_tokens: int) -> Trial:
     LlmNonsense is not raised. Its reason becomes the `problem` of the result.
     """
     question = AskedQuestion(QUESTION)
-    material = made_up_material(compute_room(question, budget_tokens))
+    material = make_up_material(compute_room(question, budget_tokens))
     call = call_for(question, material)
     usage, watch = Usage(), _Stopwatch()
     began_s = time.perf_counter()
@@ -97,7 +97,7 @@ def try_llm(llm: Llm, budget_tokens: int) -> Trial:
     return Trial(
         None if watch.first_s is None else watch.first_s - began_s,
         total_s,
-        _json_ability(watch, usage),
+        _test_json_ability(watch, usage),
         answer,
         ANSWER in answer,
         needed <= cited,
@@ -108,39 +108,39 @@ def try_llm(llm: Llm, budget_tokens: int) -> Trial:
     )
 
 
-def _json_ability(watch: _Stopwatch, usage: Usage) -> str:
+def _test_json_ability(watch: _Stopwatch, usage: Usage) -> str:
     if usage.failures["nonsense"]:
         return "no"
     repaired = any("cannot be used" in why for why in watch.withdrawn)
     return "after a repair" if repaired else "yes"
 
 
-def made_up_material(tokens: int) -> Material:
+def make_up_material(tokens: int) -> Material:
     """Make passages with about `tokens` tokens in total.
 
     Only the first and the last passage together answer the test question.
     """
     texts = [_FIRST, _LAST]
     number = 0
-    tokens_left = tokens - sum(map(_cost, texts))
+    tokens_left = tokens - sum(map(_count_tokens, texts))
     while tokens_left > 0:
         filling = _FILLING.format(
             place=_PLACES[number % len(_PLACES)],
             name=_NAMES[number // len(_PLACES) % len(_NAMES)],
             year=1700 + number,
         )
-        tokens_left -= _cost(filling)
+        tokens_left -= _count_tokens(filling)
         if tokens_left > 0:
             texts.insert(-1, filling)
         number += 1
-    return _material(texts)
+    return _make_material(texts)
 
 
-def _cost(text: str) -> int:
+def _count_tokens(text: str) -> int:
     return count_tokens(text) + 30
 
 
-def _material(texts: list[str]) -> Material:
+def _make_material(texts: list[str]) -> Material:
     ids = [PassageId(number) for number in range(1, len(texts) + 1)]
     passages = {
         id_: Passage((f"Mills, part {id_}",), text) for id_, text in zip(ids, texts, strict=True)

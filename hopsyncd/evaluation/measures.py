@@ -60,10 +60,10 @@ def judge_retrieval(ranks: Collection[int | None], depth: int) -> Retrieved:
     """
     hits = sum(rank is not None and rank <= depth for rank in ranks)
     recall, precision = hits / len(ranks), hits / depth
-    return Retrieved(recall, precision, _harmonic(precision, recall))
+    return Retrieved(recall, precision, _compute_harmonic_mean(precision, recall))
 
 
-def _harmonic(precision: float, recall: float) -> float:
+def _compute_harmonic_mean(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
@@ -76,30 +76,31 @@ def normalise_answer(answer: str) -> str:
     return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(answer: str, golds: Sequence[str]) -> float:
+def compute_exact_match(answer: str, golds: Sequence[str]) -> float:
     """Return 1 if the normalised answer is one of the gold answers, otherwise 0."""
     return float(any(normalise_answer(answer) == normalise_answer(gold) for gold in golds))
 
 
-def answer_f1(answer: str, golds: Sequence[str]) -> float:
+def compute_answer_f1(answer: str, golds: Sequence[str]) -> float:
     """Return the best F1 between the words of the answer and the words of a gold answer.
 
-    >>> answer_f1("in Upper Wick", ["Upper Wick", "Wick"])
+    >>> compute_answer_f1("in Upper Wick", ["Upper Wick", "Wick"])
     0.8
     """
     return max(
-        (_words_f1(normalise_answer(answer), normalise_answer(gold)) for gold in golds), default=0.0
+        (_compute_words_f1(normalise_answer(answer), normalise_answer(gold)) for gold in golds),
+        default=0.0,
     )
 
 
-def _words_f1(answer: str, gold: str) -> float:
+def _compute_words_f1(answer: str, gold: str) -> float:
     if answer != gold and (answer in _WHOLE or gold in _WHOLE):
         return 0.0
     words, gold_words = answer.split(), gold.split()
     common = sum((Counter(words) & Counter(gold_words)).values())
     if not common:
         return float(answer == gold)
-    return _harmonic(common / len(words), common / len(gold_words))
+    return _compute_harmonic_mean(common / len(words), common / len(gold_words))
 
 
 def is_right(short: str, golds: Sequence[str]) -> bool:
@@ -110,11 +111,11 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
     >>> is_right("after two years", ["2 years"]), is_right("600", ["1 and 600"])
     (True, False)
     """
-    words = answer_words(short)
+    words = split_answer(short)
     return any(
-        words == answer_words(gold)
+        words == split_answer(gold)
         if normalise_answer(gold) in _WHOLE
-        else _holds(words, answer_words(gold))
+        else _holds(words, split_answer(gold))
         for gold in golds
     )
 
@@ -123,24 +124,24 @@ def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
     """Return whether one of the texts contains a gold answer. The answers yes and no do not
     count.
     """
-    gold_answers = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
-    return any(_holds(answer_words(text), gold) for text in texts for gold in gold_answers)
+    gold_answers = [split_answer(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
+    return any(_holds(split_answer(text), gold) for text in texts for gold in gold_answers)
 
 
-def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
-    return bool(wanted) and any(
-        words[start : start + len(wanted)] == wanted
-        for start in range(len(words) - len(wanted) + 1)
+def _holds(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    return bool(phrase) and any(
+        words[start : start + len(phrase)] == phrase
+        for start in range(len(words) - len(phrase) + 1)
     )
 
 
-def answer_words(text: str) -> list[str]:
+def split_answer(text: str) -> list[str]:
     """Split an answer into words to compare: in lower case, without articles, numbers as digits."""
     words = _WORD.findall(_THOUSANDS.sub("", text.lower()))
     return [_NUMBERS.get(word, word) for word in words if not _ARTICLE.fullmatch(word)]
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
+def compute_bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of the mean.
 
     Equal values always give the same interval.
@@ -152,12 +153,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def wilson_interval(count: int, total: int) -> tuple[float, float]:
+def compute_wilson_interval(count: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % confidence interval of a share.
 
     Unlike a bootstrap interval, it is not empty at 0 and at 1.
 
-    >>> [round(end, 3) for end in wilson_interval(9, 9)]
+    >>> [round(end, 3) for end in compute_wilson_interval(9, 9)]
     [0.701, 1.0]
     """
     share, spread = count / total, _Z * _Z / total
@@ -179,18 +180,18 @@ class Share(float):
         return share
 
     @classmethod
-    def mean(cls, values: Sequence[float]) -> Self:
+    def from_values(cls, values: Sequence[float]) -> Self:
         """Compute the mean of one or more values between 0 and 1.
 
         If all values are 0 or 1, the interval is Wilson's. Otherwise it is a bootstrap interval.
 
-        >>> Share.mean([1.0, 0.0, 1.0, 1.0])
+        >>> Share.from_values([1.0, 0.0, 1.0, 1.0])
         75.0 (30.1 to 95.4)
         """
         if all(value in (0.0, 1.0) for value in values):
-            low, high = wilson_interval(int(sum(values)), len(values))
+            low, high = compute_wilson_interval(int(sum(values)), len(values))
         else:
-            low, high = interval(values)
+            low, high = compute_bootstrap_interval(values)
         return cls(100 * float(np.mean(values)), 100 * low, 100 * high)
 
     def __repr__(self) -> str:
@@ -219,11 +220,11 @@ class QuestionOutcome:
 
     @property
     def em(self) -> float:
-        return exact_match(self.reply.brief, self.question.answers) if self.reply else 0.0
+        return compute_exact_match(self.reply.brief, self.question.answers) if self.reply else 0.0
 
     @property
     def f1(self) -> float:
-        return answer_f1(self.reply.brief, self.question.answers) if self.reply else 0.0
+        return compute_answer_f1(self.reply.brief, self.question.answers) if self.reply else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,9 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
     took_ms = [outcome.ms for outcome in measured]
 
     def means(measure: Callable[[Retrieved], float]) -> dict[int, Share]:
-        return {depth: Share.mean([*map(measure, judged)]) for depth, judged in by_depth.items()}
+        return {
+            depth: Share.from_values([*map(measure, judged)]) for depth, judged in by_depth.items()
+        }
 
     return Scores(
         recall=means(lambda outcome: outcome.recall),
@@ -304,27 +307,29 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
         return None
     answerable = [outcome for outcome in measured if outcome.question.kind != "none"]
     unanswerable = [outcome for outcome in measured if outcome.question.kind == "none"]
-    shown = [outcome for outcome in measured if _short(outcome)]
+    shown = [outcome for outcome in measured if _describe_outcome(outcome)]
     return AnswerScores(
-        em=_share(answerable, lambda outcome: outcome.em),
-        f1=_share(answerable, lambda outcome: outcome.f1),
-        shown=_share(answerable, _short),
-        right=_share(shown, lambda outcome: is_right(_short(outcome), outcome.question.answers)),
-        held=_share(answerable, _is_held),
-        refused_wrongly=_share(answerable, _is_refused),
-        refused_rightly=_share(unanswerable, _is_refused),
+        em=_compute_share(answerable, lambda outcome: outcome.em),
+        f1=_compute_share(answerable, lambda outcome: outcome.f1),
+        shown=_compute_share(answerable, _describe_outcome),
+        right=_compute_share(
+            shown, lambda outcome: is_right(_describe_outcome(outcome), outcome.question.answers)
+        ),
+        held=_compute_share(answerable, _is_held),
+        refused_wrongly=_compute_share(answerable, _is_refused),
+        refused_rightly=_compute_share(unanswerable, _is_refused),
     )
 
 
-def _share(
+def _compute_share(
     outcomes: Sequence[QuestionOutcome], measure: Callable[[QuestionOutcome], object]
 ) -> Share | None:
     values = [measure(outcome) for outcome in outcomes]
     shares = [value if isinstance(value, float) else float(bool(value)) for value in values]
-    return Share.mean(shares) if shares else None
+    return Share.from_values(shares) if shares else None
 
 
-def _short(outcome: QuestionOutcome) -> str:
+def _describe_outcome(outcome: QuestionOutcome) -> str:
     return outcome.reply.short or "" if outcome.reply else ""
 
 
@@ -403,17 +408,17 @@ def find_missing(
         first = seeds.query(question.question, _DEEP, Search())
         last = walk.query(question.question, _DEEP, Search())
         assert first is not None and last is not None
-        misses = tuple(_misses(question, gold, _passages(first), _passages(last)))
+        misses = tuple(_find_misses(question, gold, _list_passages(first), _list_passages(last)))
         if misses:
             missing[question.id] = Missing(misses, _describe_passages(last))
     return missing
 
 
-def _passages(answer: Answer) -> list[PassageId]:
+def _list_passages(answer: Answer) -> list[PassageId]:
     return [hit.passage for hit in answer.ranked]
 
 
-def _misses(
+def _find_misses(
     question: GoldQuestion, gold: Gold, seeds: Sequence[PassageId], walk: Sequence[PassageId]
 ) -> list[Miss]:
     seeded = {name: rank_of(seeds, gold[name]) for name in sorted(question.gold)}

@@ -36,14 +36,14 @@ from hopsyncd.ingest.read import identify_rules
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
-from store.content import full_text, known_passages
+from store.content import build_full_text, read_passages
 from store.contract import Connection
 from store.open_database import open_reader, open_writer
-from store.reads import places_at, words_at
+from store.reads import read_places, read_word_counts
 from store.records import Passage, PassageId
 from store.sources import register_source
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 KINDS = ("single", "multi", "none")
 _SHOWN_CHARACTERS = 60
@@ -103,11 +103,15 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
                 ),
             )
         except (KeyError, TypeError) as error:
-            raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
+            raise _bad_line_error(
+                path, number, f"the key {error} is missing or has the wrong type"
+            ) from error
         if question.kind not in KINDS:
-            raise _bad(path, number, f"the kind {question.kind!r} is not one of {', '.join(KINDS)}")
+            raise _bad_line_error(
+                path, number, f"the kind {question.kind!r} is not one of {', '.join(KINDS)}"
+            )
         if bool(question.evidence) == (question.kind == "none") or not all(question.evidence):
-            raise _bad(
+            raise _bad_line_error(
                 path,
                 number,
                 f"the kind {question.kind} does not fit `evidence`: only questions of the kind "
@@ -115,7 +119,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
             )
         questions.append(question)
     if not any(question.evidence for question in questions):
-        raise _bad(path, 1, "no question has an answer")
+        raise _bad_line_error(path, 1, "no question has an answer")
     return questions
 
 
@@ -138,10 +142,10 @@ def find_gold_passages(
 
 def _list_passages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
     """Return the passages of each document, in order."""
-    ids = [PassageId(row_id) for row_id in words_at(connection, version)[0].tolist()]
-    passages = known_passages(connection, ids)
+    ids = [PassageId(row_id) for row_id in read_word_counts(connection, version)[0].tolist()]
+    passages = read_passages(connection, ids)
     placed = defaultdict(list)
-    for id_, places in places_at(connection, version, ids).items():
+    for id_, places in read_places(connection, version, ids).items():
         for place in places:
             placed[place.document].append((place.first_line, place.last_line, id_))
     return {
@@ -157,8 +161,8 @@ def _find_holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     compared, because readers remove most markup.
     """
     words = _normalise_words(quote.text)
-    for shown in (lambda passage: passage.text, full_text):
-        holders = [passage.id for passage in page if words in _normalise_words(shown(passage))]
+    for get_text in (lambda passage: passage.text, build_full_text):
+        holders = [passage.id for passage in page if words in _normalise_words(get_text(passage))]
         if holders:
             yield from holders
             return
@@ -178,7 +182,7 @@ def _find_shared(left: str, right: str) -> int:
     return next((n for n in range(len(right), 0, -1) if left.endswith(right[:n])), 0)
 
 
-def _bad(path: Path, number: int, why: str) -> BadRequest:
+def _bad_line_error(path: Path, number: int, why: str) -> BadRequest:
     return BadRequest(
         f"Cannot use {path}:{number}",
         why,
@@ -187,13 +191,13 @@ def _bad(path: Path, number: int, why: str) -> BadRequest:
     )
 
 
-def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
+def make_source(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
     """Configure the folder as a source, without the files that match `ignore`."""
     fields = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
     return FolderSource.model_validate(fields)
 
 
-def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
+def choose_index_folder(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
     """Return the database's folder in `keep` for this folder, these settings and this program.
 
     `maker` determines the generation settings.
@@ -246,7 +250,7 @@ def index_folder(
         )
         scope = Scope(afresh=True, accept_empty=True)
         outcome = sync.sync(Source(row, source.name, create_folder_connector(whole, config)), scope)
-        newest = head(connection)
+        newest = read_head(connection)
         if outcome.problem or newest is None:
             raise BadRequest(
                 f"Cannot index {source.path}",
@@ -259,7 +263,7 @@ def index_folder(
         connection.close()
 
 
-def measured_folder(
+def measure_folder(
     keep: Path,
     source: FolderSource,
     questions: Sequence[QuotedQuestion],
@@ -274,7 +278,7 @@ def measured_folder(
     models = experiment.models
     # Never uses the configured LLM: indexing with it is expensive.
     maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
-    place = index_place(keep, source, maker)
+    place = choose_index_folder(keep, source, maker)
     served = index_folder(place, source, config, maker, experiment.on_passages)
     index_s = time.perf_counter() - began_s
     database = place / DATABASE_NAME

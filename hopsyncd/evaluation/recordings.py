@@ -37,7 +37,7 @@ class RecordedAsker:
             yield [(passage, self._questions[passage.id])]
 
 
-def recorded_maker(
+def make_recorded_maker(
     file: Path, corpus: Mapping[str, Passage], language: Language, encoder: Encoder, mode: Mode
 ) -> LlmQuestionMaker:
     """Create a question maker that reads the questions of a corpus from a file.
@@ -92,7 +92,7 @@ class VectorCache(PromptedEncoder):
             [("key", np.uint8, (_KEY_BYTES,)), ("vector", "<f4", (encoder.dimensions,))]
         )
         self._path = folder / f"{_digest(encoder.name).hex()}.vectors"
-        records = self._records()
+        records = self._read_records()
         self._vectors = dict(zip(map(bytes, records["key"]), records["vector"], strict=True))
 
     @property
@@ -132,7 +132,7 @@ class VectorCache(PromptedEncoder):
             vectors[row] = self._vectors[key]
         return vectors
 
-    def _records(self) -> NDArray[np.void]:
+    def _read_records(self) -> NDArray[np.void]:
         """Read all records. If a killed process left an incomplete last record, remove it."""
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -37,7 +37,7 @@ class Measured:
     evaluation: Evaluation
 
 
-def scores_json(scores: Scores) -> dict[str, Any]:
+def format_scores(scores: Scores) -> dict[str, Any]:
     """Format the scores: percentages, milliseconds, and means per question."""
     measures = {
         "recall": scores.recall,
@@ -46,7 +46,7 @@ def scores_json(scores: Scores) -> dict[str, Any]:
         "all": scores.whole,
     }
     return {
-        **_shares_json(
+        **_format_shares(
             {
                 f"{name}@{depth}": values[depth]
                 for name, values in measures.items()
@@ -61,17 +61,17 @@ def scores_json(scores: Scores) -> dict[str, Any]:
     }
 
 
-def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
+def format_answers(scores: AnswerScores | None) -> dict[str, Any]:
     """Format the percentages of the answers, without measures that no question applies to."""
     if scores is None:
         return {}
     values = {field.name: getattr(scores, field.name) for field in fields(scores)}
-    return _shares_json(
+    return _format_shares(
         {f"answer_{name}": share for name, share in values.items() if share is not None}
     )
 
 
-def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
+def _format_shares(shares: Mapping[str, Share]) -> dict[str, Any]:
     """Format each share under its name, and its interval under the name followed by `_interval`."""
     percents = {name: round(share, 2) for name, share in shares.items()}
     ends = {
@@ -81,7 +81,7 @@ def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
     return {**percents, **ends}
 
 
-def evaluation_json(measured: Measured) -> dict[str, Any]:
+def format_evaluation(measured: Measured) -> dict[str, Any]:
     """Format the whole result as JSON. `strategies` has an entry for each search, by its name."""
     result = measured.evaluation
     every = [outcome for outcomes in result.outcomes.values() for outcome in outcomes]
@@ -91,12 +91,12 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "notes": list(measured.notes),
         "questions": len(next(iter(result.outcomes.values()), ())),
         "strategies": {
-            name: scores_json(scores) | answers_json(result.answers[name])
+            name: format_scores(scores) | format_answers(result.answers[name])
             for name, scores in result.scores.items()
         },
         "kinds": {
             kind: {
-                name: scores_json(
+                name: format_scores(
                     compute_scores(
                         [outcome for outcome in outcomes if outcome.question.kind == kind]
                     )
@@ -114,7 +114,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def question_lines(evaluation: Evaluation) -> str:
+def format_question_lines(evaluation: Evaluation) -> str:
     """Return a JSON line per search and question, with the rank of each gold passage.
 
     If missed passages were analysed, the lines of the default search say why each was missed.
@@ -126,9 +126,9 @@ def question_lines(evaluation: Evaluation) -> str:
             **({"kind": outcome.question.kind} if outcome.question.kind else {}),
             "question": outcome.question.question,
             "gold": dict(outcome.ranks),
-            **_missing(evaluation, name, outcome.question.id),
+            **_list_missing(evaluation, name, outcome.question.id),
             "answers": list(outcome.question.answers),
-            **_reply(outcome),
+            **_format_reply(outcome),
             "ms": round(outcome.ms, 3),
             "llm_calls": outcome.llm_calls,
         }
@@ -138,12 +138,12 @@ def question_lines(evaluation: Evaluation) -> str:
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
-def _missing(evaluation: Evaluation, search: str, question: str) -> dict[str, Any]:
+def _list_missing(evaluation: Evaluation, search: str, question: str) -> dict[str, Any]:
     missing = evaluation.missing.get(question) if search == "hop" else None
     return asdict(missing) if missing else {}
 
 
-def _reply(outcome: QuestionOutcome) -> dict[str, Any]:
+def _format_reply(outcome: QuestionOutcome) -> dict[str, Any]:
     reply = outcome.reply
     if reply is None:
         return {}
@@ -161,10 +161,10 @@ def write_report(folder: Path, measured: Measured) -> list[Path]:
     installed."""
     require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
-    plots = _plots(folder, measured)
-    report = json.dumps(evaluation_json(measured), ensure_ascii=False, indent=2)
+    plots = _draw_plots(folder, measured)
+    report = json.dumps(format_evaluation(measured), ensure_ascii=False, indent=2)
     (folder / "report.json").write_text(report + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(_markdown(measured, plots), encoding="utf-8")
+    (folder / "report.md").write_text(_format_markdown(measured, plots), encoding="utf-8")
     return [folder / "report.md", folder / "report.json", *plots]
 
 
@@ -182,10 +182,10 @@ def require_matplotlib() -> None:
         ) from error
 
 
-def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
+def _format_markdown(measured: Measured, plots: Sequence[Path]) -> str:
     result = measured.evaluation
     rows = {
-        name: scores_json(scores) | answers_json(result.answers[name])
+        name: format_scores(scores) | format_answers(result.answers[name])
         for name, scores in result.scores.items()
     }
     count = len(next(iter(result.outcomes.values()), ()))
@@ -195,40 +195,44 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
         " Shares in percent; times, calls and tokens per question.",
         *measured.notes,
         "## Retrieval",
-        _table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "all@5"]),
+        _format_table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "all@5"]),
         _INTERVAL,
-        _table(rows, [f"{name}@{depth}" for name in ("precision", "f1") for depth in DEPTHS]),
+        _format_table(
+            rows, [f"{name}@{depth}" for name in ("precision", "f1") for depth in DEPTHS]
+        ),
         "## Cost",
-        _table(rows, ["ms_p50", "ms_p95", "llm_calls", "llm_tokens"]),
+        _format_table(rows, ["ms_p50", "ms_p95", "llm_calls", "llm_tokens"]),
     ]
     if any("answer_em" in row for row in rows.values()):
         columns = [f"answer_{field.name}" for field in fields(AnswerScores)]
         first_scores = next(iter(rows.values()))
         parts += [
             "## Answers",
-            _table(rows, [column for column in columns if column in first_scores]),
+            _format_table(rows, [column for column in columns if column in first_scores]),
         ]
     parts += [f"![{plot.stem.replace('_', ' ')}]({plot.name})" for plot in plots]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
+def _format_table(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
     lines = [
         "| search | " + " | ".join(column.replace("_", " ") for column in columns) + " |",
         "| --- |" + " ---: |" * len(columns),
     ]
     for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(_cell(row, column) for column in columns) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join(_format_cell(row, column) for column in columns) + " |"
+        )
     return "\n".join(lines)
 
 
-def _cell(row: Mapping[str, Any], column: str) -> str:
+def _format_cell(row: Mapping[str, Any], column: str) -> str:
     ends = row.get(f"{column}_interval")
     brackets = f" ({ends[0]:.1f} to {ends[1]:.1f})" if ends else ""
     return f"{row[column]:,.1f}{brackets}"
 
 
-def _plots(folder: Path, measured: Measured) -> list[Path]:
+def _draw_plots(folder: Path, measured: Measured) -> list[Path]:
     from matplotlib.figure import Figure
 
     scores = measured.evaluation.scores

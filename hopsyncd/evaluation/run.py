@@ -36,9 +36,9 @@ from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Engine
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import Database, open_writer
-from store.records import Document, Occurrence, Passage, content_hash
+from store.records import Document, Occurrence, Passage, hash_content
 from store.sources import register_source
-from store.versions import head
+from store.versions import read_head
 
 DATABASE_NAME = "evaluation.db"
 ANSWER_DEPTH = 8  # passages to answer from without an LLM, as for `hopsyncd ask`
@@ -110,7 +110,7 @@ def evaluate(
     maker = experiment.models.maker
     served = build(folder, corpus, maker, experiment.budget_factor, experiment.on_passages)
     index_s = time.perf_counter() - began_s
-    answers = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
+    answers = ask_all_ways(folder / DATABASE_NAME, served, map_gold(corpus), questions, experiment)
     return Evaluation(answers, index_s, served.version.passages, len(served.list_edges()))
 
 
@@ -133,14 +133,14 @@ def ask_all_ways(
     )
     engine.publish(served)
     asker = Asker(engine, models.encoder, models.language, models.llm)
-    reply_to = _replies_of(asker, answers) if answers != "none" else None
+    reply_to = _make_reply_function(asker, answers) if answers != "none" else None
     return {
-        name: outcomes(engine, search, gold, questions, reply_to, experiment.on_question)
+        name: ask_all(engine, search, gold, questions, reply_to, experiment.on_question)
         for name, search in experiment.searches.items()
     }
 
 
-def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
+def _make_reply_function(asker: Asker, answers: Answers) -> ReplyTo:
     """Create the function that answers the questions.
 
     As in `hopsyncd ask`, an LLM gets excerpts of up to 20 of the passages found. Without an LLM,
@@ -151,20 +151,20 @@ def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
     return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
 
 
-def gold_of(corpus: Mapping[str, Passage]) -> Gold:
+def map_gold(corpus: Mapping[str, Passage]) -> Gold:
     """Map the id of each line to its passage."""
     return {line: frozenset({passage.id}) for line, passage in corpus.items()}
 
 
-def kept_folder(
+def choose_kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
     """Return the database's folder in `keep` for this corpus, generation settings and budget."""
-    name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
+    name = f"{compute_corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-def corpus_digest(corpus: Mapping[str, Passage]) -> str:
+def compute_corpus_digest(corpus: Mapping[str, Passage]) -> str:
     """Compute a digest of a corpus, which depends on the order of its lines."""
     lines = [[line, list(passage.heading), passage.text] for line, passage in corpus.items()]
     return hashlib.blake2b(json.dumps(lines).encode(), digest_size=8).hexdigest()
@@ -183,16 +183,16 @@ def build(
     indexed first. Raises ValueError if the corpus is empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rules = f"corpus {corpus_digest(corpus)}"
+    rules = f"corpus {compute_corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
     try:
         writer = VersionWriter(
             connection, maker, rules=rules, budget_factor=budget_factor, now_ms=lambda: 0
         )
-        newest = head(connection)
+        newest = read_head(connection)
         if newest is None or newest.rules != rules or not writer.serves(newest):
             source = register_source(connection, "corpus", "corpus", str(folder))
-            batch, cost = _whole(source, corpus), Cost(Usage())
+            batch, cost = _make_batch(source, corpus), Cost(Usage())
             writer.prepare(batch.read, cost, on_progress)
             newest, _ = writer.commit(batch, cost)
         if newest is None:
@@ -202,13 +202,13 @@ def build(
         connection.close()
 
 
-def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
+def _make_batch(source: int, corpus: Mapping[str, Passage]) -> Batch:
     readings = tuple(
         ReadDocument(
             Document(
                 source,
                 line,
-                content_hash(passage.text.encode()),
+                hash_content(passage.text.encode()),
                 "text/plain",
                 (Occurrence(passage.id, 1, 1),),
             ),
@@ -219,7 +219,7 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
     return Batch("evaluation", readings)
 
 
-def outcomes(
+def ask_all(
     engine: Engine,
     search: Search,
     gold: Gold,
@@ -237,12 +237,12 @@ def outcomes(
         engine.query(questions[0].question, max(DEPTHS), search)
     outcomes_so_far = []
     for question in questions:
-        outcomes_so_far.append(_outcome(engine, search, gold, question, reply_to))
+        outcomes_so_far.append(_ask(engine, search, gold, question, reply_to))
         on_question()
     return outcomes_so_far
 
 
-def _outcome(
+def _ask(
     engine: Engine,
     search: Search,
     gold: Gold,
@@ -276,7 +276,7 @@ def _outcome(
 _PLAIN = Search()
 
 
-def searches_of(
+def list_searches(
     strategies: Sequence[Strategy],
     profiles: Sequence[Profile] = (),
     reasoners: Sequence[Reasoner] = (),
@@ -292,9 +292,9 @@ def searches_of(
     profile `paper` is not combined with the walk. The method logic is not combined with searches
     that call an LLM.
 
-    >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
+    >>> list(list_searches(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
     ['hop reasoner=similarity top_k=4', 'hop reasoner=similarity top_k=8']
-    >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[2:]
+    >>> list(list_searches(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[2:]
     ['hop reasoner=walk', 'bm25']
     """
     searches: dict[str, Search] = {}
@@ -308,7 +308,7 @@ def searches_of(
         reranks or (_PLAIN.rerank,),
         methods or (_PLAIN.method,),
     ):
-        heeded = _without_ignored_parameters(
+        heeded = _reset_ignored_parameters(
             Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank)
         )
         if method == "logic" and heeded.wants_llm:
@@ -316,11 +316,11 @@ def searches_of(
         search = replace(heeded, method=method)
         if search.profile == "paper" and search.reasoner == "walk":
             continue
-        searches.setdefault(_name(search), search)
+        searches.setdefault(_name_search(search), search)
     return searches
 
 
-def _without_ignored_parameters(search: Search) -> Search:
+def _reset_ignored_parameters(search: Search) -> Search:
     """Reset the parameters that the search ignores."""
     if search.strategy == "decompose":
         return Search("decompose", reasoner=search.reasoner if search.wants_llm else None)
@@ -332,7 +332,7 @@ def _without_ignored_parameters(search: Search) -> Search:
     return Search("hop", search.profile, search.reasoner, top_k, search.n_hop)
 
 
-def _name(search: Search) -> str:
+def _name_search(search: Search) -> str:
     parts: list[str] = [search.strategy]
     for name in ("profile", "reasoner", "top_k", "n_hop", "beam", "rerank", "method"):
         value = getattr(search, name)

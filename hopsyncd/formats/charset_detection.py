@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice, pairwise
 
-from connectors.charset_labels import codecs_of
+from connectors.charset_labels import list_codecs
 from hopsyncd.formats import library
 
 # Enough to detect a character set. Detection takes about 30 ms, whatever the bytes are.
@@ -129,7 +129,7 @@ def guess_codecs(data: bytes) -> Iterator[str]:
     sample = data[start : start + _SAMPLE_BYTES]
     likely: dict[str, float] = {}
     for result in chardet.detect_all(sample, ignore_threshold=True):
-        for codec in codecs_of(result["encoding"] or ""):
+        for codec in list_codecs(result["encoding"] or ""):
             confidence = float(result["confidence"]) * _PRIOR.get(codec, _RARE)
             likely[codec] = max(confidence, likely.get(codec, 0.0))
     judged: list[tuple[float, str]] = []

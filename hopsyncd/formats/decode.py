@@ -4,7 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 
-from connectors.charset_labels import codecs_of
+from connectors.charset_labels import list_codecs
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.charset_detection import (
     detect_escaped_charset,
@@ -71,7 +71,7 @@ def _decode(data: bytes, charset: str | None, kind: str) -> str:
         if (text := _decode_strictly(data, codec)) and ("\0" not in text or codec == "utf-8"):
             return text
     if b"\x1b" in data:
-        for codec in codecs_of(detect_escaped_charset(data) or ""):
+        for codec in list_codecs(detect_escaped_charset(data) or ""):
             if (text := _decode_strictly(data, codec)) is not None:
                 return text
     if b"\0" in data:
@@ -99,13 +99,13 @@ def _list_plausible_charsets(
 ) -> Iterator[str]:
     """Yield the plausible codecs among the declared charsets, in order. `utf_8` is the text decoded
     as UTF-8, or None."""
-    if charset and utf_8 is not None and codecs_of(charset)[:1] == ("utf-8",):
+    if charset and utf_8 is not None and list_codecs(charset)[:1] == ("utf-8",):
         yield "utf-8"
     beyond = 0
     if utf_8 is not None and not utf_8.isascii():
         beyond = sum(map(len, _BEYOND_ASCII.findall(utf_8[:100_000]))) or _SURE_OF_UTF_8
     for label in (*([charset] if charset else []), *list_declared_charsets(data, kind)):
-        for codec in codecs_of(label):
+        for codec in list_codecs(label):
             if codec == "utf-8" and utf_8 is not None:
                 yield codec
             if codec in ("ascii", "utf-8"):  # many programs declare these without a check

@@ -19,17 +19,17 @@ from email.message import Message
 from email.parser import BytesParser, Parser
 from functools import partial
 
-from connectors.mail.mbox import messages_of
+from connectors.mail.mbox import split_messages
 from connectors.mail.message import (
-    field_text,
-    head_of,
+    decode_raw,
     is_discarded,
-    labels_of,
-    readable,
-    sent_ms,
+    list_labels,
+    parse_head,
+    read_field,
+    read_sent_ms,
 )
-from connectors.media_type import is_document_name, is_text_name, media_type
-from connectors.protocol import iso_date
+from connectors.media_type import guess_media_type, is_document_name, is_text_name
+from connectors.protocol import format_iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
     DISCARDED,
@@ -97,8 +97,8 @@ def read_mbox(data: bytes, extract: Extract) -> tuple[Block, ...]:
     facts: set[tuple[str, str]] = set()
     reader = _MailReader(extract, KnownLines())
     number = 0
-    for number, message in enumerate(messages_of(data), 1):
-        if is_discarded(head_of(message)):
+    for number, message in enumerate(split_messages(data), 1):
+        if is_discarded(parse_head(message)):
             reader.count_discarded()
             continue
         # A message without a subject must not be nested in the previous message.
@@ -197,8 +197,8 @@ def _add_ids(message: Message, head: list[Block]) -> list[Block]:
     links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
     properties = (
         ("author", _read_field_value(message, "from")),
-        ("modified", iso_date(sent_ms(message)) or ""),
-        *(("tag", label) for label in labels_of(message)),
+        ("modified", format_iso_date(read_sent_ms(message)) or ""),
+        *(("tag", label) for label in list_labels(message)),
     )
     first = replace(
         head[0],
@@ -411,7 +411,7 @@ def _decode_bytes(part: Message) -> bytes:
 
 
 def _decode_attachment(part: Message) -> _Attachment:
-    name = readable(part.get_filename() or "")
+    name = decode_raw(part.get_filename() or "")
     kind = part.get_content_type()
     if kind in _UNTOLD:
         kind = guess_type(name)
@@ -422,7 +422,7 @@ def guess_type(name: str) -> str:
     """Guess the media type of an attachment from its name, if the message does not declare a
     type."""
     if is_document_name(name) or is_text_name(name):
-        return media_type(name)
+        return guess_media_type(name)
     return mimetypes.guess_type(name)[0] or _UNTOLD[0]
 
 
@@ -478,7 +478,7 @@ def _make_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _read_field_value(message: Message, name: str) -> str:
-    text = _QUOTED_NAME.sub(r"\1", field_text(message, name))
+    text = _QUOTED_NAME.sub(r"\1", read_field(message, name))
     text = text.encode("utf-8", "replace").decode()
     if name == "from" and text.startswith("<Saved by "):  # a web page that a browser saved
         return ""

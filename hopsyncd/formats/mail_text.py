@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from html import unescape
 
-from connectors.html_tokens import tokens
+from connectors.html_tokens import tokenize_html
 
 _SAID = re.compile(r"@|\b\d{4}\b|\d{1,2}:\d{2}")
 _SIGNATURE = re.compile(r"-- ?\Z")
@@ -304,7 +304,9 @@ def is_stub(plain: str, html: str) -> bool:
     words, seen = _list_words(plain), _list_words(unescape(_TAG.sub(" ", _skip_head(html))))
     if len(seen & words) >= _STUB_COVERS * len(seen):
         return False
-    shown = " ".join(unescape(token.value) for token in tokens(html, _UNSEEN) if not token.tag)
+    shown = " ".join(
+        unescape(token.value) for token in tokenize_html(html, _UNSEEN) if not token.tag
+    )
     seen = _list_words(shown)
     return len(seen & words) < _STUB_COVERS * len(seen) and len(words) < 2 * len(seen)
 

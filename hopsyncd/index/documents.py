@@ -31,7 +31,7 @@ from hopsyncd.index.tables import (
     to_int32,
     to_int64,
 )
-from store.records import Link, PassageId, content_id
+from store.records import Link, PassageId, compute_content_id
 
 NAMED_PASSAGES = 4  # first passages of a document that count as having its names
 
@@ -77,7 +77,7 @@ def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers
         DocumentTable(
             id=to_int64([each.id for each in new]),
             source=to_int32([source_numbers[each.source] for each in new]),
-            path_key=to_int64([content_id("path", each.source, each.path) for each in new]),
+            path_key=to_int64([compute_content_id("path", each.source, each.path) for each in new]),
             modified_ms=to_int64([each.modified_ms for each in new]),
             created_ms=to_int64([each.created_ms for each in new]),
             born=np.full(len(new), version, dtype=np.int32),

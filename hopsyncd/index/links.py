@@ -29,7 +29,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Flags, Integers, expand_ranges, mark_rows, take_flags
 from hopsyncd.index.live_index import LiveIndex
-from store.records import content_id
+from store.records import compute_content_id
 
 # The links of a passage that are followed. A passage with more links is an index.
 _MAX_LINKS = 32
@@ -68,20 +68,20 @@ def list_document_keys(document: NamedDocument) -> list[int]:
     its names.
 
     >>> keys = list_document_keys(NamedDocument("notes", "people/Ada.md", ("Countess",)))
-    >>> content_id("path", "notes", "people/Ada.md") in keys
+    >>> compute_content_id("path", "notes", "people/Ada.md") in keys
     True
-    >>> content_id("name", "", "countess") in keys
+    >>> compute_content_id("name", "", "countess") in keys
     True
     """
     source, path = document.source, document.path
-    keys = {content_id("path", source, path): None}
+    keys = {compute_content_id("path", source, path): None}
     for file in _list_file_names(path):
-        keys[content_id("file", source, file)] = None
+        keys[compute_content_id("file", source, file)] = None
     for name in map(_normalise, document.names):
-        keys[content_id("name", source, name)] = None
-        keys[content_id("name", "", name)] = None
+        keys[compute_content_id("name", source, name)] = None
+        keys[compute_content_id("name", "", name)] = None
     if "://" in path:
-        keys[content_id("name", "", _normalise(path.rstrip("/")))] = None
+        keys[compute_content_id("name", "", _normalise(path.rstrip("/")))] = None
     return list(keys)
 
 
@@ -89,7 +89,9 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
     """Return the possible targets of a link to `target`, best first. The link is in the document at
     `path` of `source`."""
     if target.startswith("#"):
-        return [Candidate(content_id("path", source, path), compute_heading_key(target[1:]), 0)]
+        return [
+            Candidate(compute_content_id("path", source, path), compute_heading_key(target[1:]), 0)
+        ]
     candidates: list[Candidate] = []
     # Names may also contain a #.
     for reading, (file, _, heading) in enumerate(
@@ -98,12 +100,14 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
         if not file:
             continue
         heading_id = compute_heading_key(heading) if heading else 0
-        keys = [content_id("path", source, full_path) for full_path in _list_paths(file, path)]
+        keys = [
+            compute_content_id("path", source, full_path) for full_path in _list_paths(file, path)
+        ]
         name = _normalise(file.strip("/"))
         keys += [
-            content_id("file", source, name),
-            content_id("name", source, name),
-            content_id("name", "", name),
+            compute_content_id("file", source, name),
+            compute_content_id("name", source, name),
+            compute_content_id("name", "", name),
         ]
         candidates += [Candidate(key, heading_id, reading) for key in keys]
     return list(dict.fromkeys(candidates))
@@ -214,7 +218,7 @@ def compute_heading_key(heading: str) -> int:
     >>> compute_heading_key("early-life") == compute_heading_key("Works#Early life")
     True
     """
-    return content_id(*_list_words(heading.rpartition("#")[2]))
+    return compute_content_id(*_list_words(heading.rpartition("#")[2]))
 
 
 def find_file_title(path: str) -> str:

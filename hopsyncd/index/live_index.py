@@ -59,7 +59,7 @@ from hopsyncd.index.tables import (
     to_int32,
 )
 from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
-from store.records import content_id
+from store.records import compute_content_id
 from store.visibility import HiddenFolders, find_patterns
 
 IN_FORCE = 2**31 - 1  # `died` of a row that is in force at the head
@@ -71,7 +71,7 @@ NO_DATE = -(2**62)  # date of a document that has none
 @lru_cache(1 << 14)
 def compute_name_key(name: str) -> int:
     """Return the content id by which the index finds a name or a term."""
-    return content_id(name)
+    return compute_content_id(name)
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
-from store.visibility import Mask, hidden_folders
+from store.visibility import Mask, list_hidden_folders
 
 MAX_NAMED_PASSAGES = 32  # a name of documents with more passages is not a mention
 _SAMPLE = 32  # mentions of each name that are sampled
@@ -78,7 +78,7 @@ class Visible:
         if hidden:
             is_shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
             is_visible &= is_shown[documents.source]
-            for folders in hidden_folders(hidden):
+            for folders in list_hidden_folders(hidden):
                 is_visible &= ~index.find_hidden_documents(folders, documents.source)
         if passes_filter is not None:
             is_visible[: len(passes_filter)] &= passes_filter[: len(is_visible)]

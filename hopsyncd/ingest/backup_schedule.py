@@ -20,7 +20,7 @@ import structlog
 
 from hopsyncd.child_process import Process, start_child
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.privacy import writers_besides_owner
+from hopsyncd.config.privacy import describe_other_writers
 from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import BackupOrder
 from hopsyncd.ingest.source_scheduler import BACKUP, Chore, make_future, parse_backup_times
@@ -178,7 +178,7 @@ def require_folder(config: Config) -> Path:
             "Set `dir` in [backup], or run `hopsyncd backup now --to FILE`",
         )
     folder = config.backup.dir
-    if folder.exists() and (writers := writers_besides_owner(folder)):
+    if folder.exists() and (writers := describe_other_writers(folder)):
         raise BadRequest(
             f"Cannot make a backup in {folder}",
             f"{writers} can write to the folder and replace a backup",

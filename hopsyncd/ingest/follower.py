@@ -26,7 +26,7 @@ from hopsyncd.ingest.source_scheduler import make_future
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp
 from store.content import get_generation
-from store.contract import Connection, server_of
+from store.contract import Connection, require_server
 from store.copying import SHOWN_NAME, LocalCopy
 from store.exceptions import (
     Deposed,
@@ -37,10 +37,16 @@ from store.exceptions import (
     Unreadable,
 )
 from store.open_database import open_reader, open_serving
-from store.operational import SyncReply, pending_syncs, replies, reply, request_sync
+from store.operational import (
+    SyncReply,
+    list_pending_syncs,
+    read_replies,
+    store_reply,
+    store_sync_request,
+)
 from store.records import GenerationConfig
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +66,7 @@ class NotWriter(BadRequest):
 class Audience(Protocol):
     """Receives the versions and access rules that a follower loads."""
 
-    def generation_for(self, name: str) -> GenerationConfig:
+    def get_generation(self, name: str) -> GenerationConfig:
         """Return this daemon's generation settings for the stored settings with this name.
 
         If this daemon has not loaded settings with this name, returns the settings that it uses
@@ -134,7 +140,7 @@ class Follower:
         while True:
             check_stop()
             try:
-                is_elected = server_of(connection).elect()
+                is_elected = require_server(connection).elect()
                 self.copy.lost = None  # The server is reachable again.
                 if is_elected:
                     self._catch_up(connection, audience)
@@ -200,7 +206,7 @@ class Follower:
         done: Future[SyncOutcomes] = make_future()
         try:
             with closing(open_reader(self._url)) as connection:
-                number = request_sync(connection, sources, accept_empty)
+                number = store_sync_request(connection, sources, accept_empty)
         except ServerLost as error:
             done.set_exception(error)
         else:
@@ -235,10 +241,10 @@ class Follower:
     def start_requested_syncs(self, connection: Connection, request: Request) -> None:
         """Start the syncs that followers requested, by a call of `request` for each sync. Call this
         method only while this daemon is the writer. Raises ServerLost."""
-        asks = pending_syncs(connection)
+        asks = list_pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # A purge has deleted the copy.
-            newest = head(connection)
+            newest = read_head(connection)
             self.keep(connection, newest.id if newest else 0)
         for sync in asks:
             if sync.id not in self._accepted:
@@ -260,17 +266,19 @@ class Follower:
         daemon is no longer the writer. The next writer then runs the sync."""
         if not self.is_writer:
             return
-        newest = head(connection)
+        newest = read_head(connection)
         version = newest.id if newest else 0
         if error := done.exception():
-            reply(connection, number, SyncReply(version, (), str(error)))
+            store_reply(connection, number, SyncReply(version, (), str(error)))
         else:
             outcomes = tuple((outcome.source, outcome.problem) for outcome in done.result())
-            reply(connection, number, SyncReply(version, outcomes))
+            store_reply(connection, number, SyncReply(version, outcomes))
 
     def _settle(self, connection: Connection) -> None:
         """Resolve the futures of the requests whose results this daemon serves."""
-        for number, answer in replies(connection, self._waiting).items() if self._waiting else ():
+        for number, answer in (
+            read_replies(connection, self._waiting).items() if self._waiting else ()
+        ):
             if answer.version > self.served and not self.is_writer:
                 continue
             done = self._waiting.pop(number)
@@ -298,7 +306,7 @@ class Follower:
         while (left_s := end_s - time.monotonic()) > 0:
             check_stop()
             self._do_jobs(connection)
-            if server_of(connection).wait(min(left_s, _REPLY_S) if self._waiting else left_s):
+            if require_server(connection).wait(min(left_s, _REPLY_S) if self._waiting else left_s):
                 self._catch_up(connection, audience)
             self._settle(connection)
 
@@ -317,13 +325,13 @@ class Follower:
         """Update the index to the newest version, and serve it."""
         with snapshot(connection):
             audience.learn_access(connection)
-            newest = head(connection)
+            newest = read_head(connection)
             self.newest = newest.id if newest else 0
             if newest is None:
                 audience.serve(None)
                 return
             stored = get_generation(connection, newest.generation)
-            generation = audience.generation_for(stored.name)
+            generation = audience.get_generation(stored.name)
             lacks = generation.encoder != stored.encoder
             self.lacks_encoder = stored.encoder if lacks else ""
             if lacks:

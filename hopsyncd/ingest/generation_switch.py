@@ -21,8 +21,8 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from store.contract import Connection
 from store.exceptions import DiskFailure
 from store.records import PassageId, Version
-from store.transactions import rewrites
-from store.versions import head
+from store.transactions import count_rewrites
+from store.versions import read_head
 
 _PIECE = 32  # passages per piece; other syncs get a turn between two pieces.
 # Wait this long after a failure, and twice as long after each further failure, up to
@@ -110,12 +110,12 @@ class GenerationSwitch:
         return None
 
     def _process_piece(self) -> Version | None:
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         if newest is None:
             self.due_s = self._clock_s() + _FIRST_WAIT_S
             return None
         writer = self._writer = self._writer or self._open_writer()
-        if not self._queue or self._filled_for != (newest.id, rewrites(self._connection)):
+        if not self._queue or self._filled_for != (newest.id, count_rewrites(self._connection)):
             self._find_remaining(writer, newest)
         if not self._queue:
             return writer.commit_separate_index(newest)
@@ -138,7 +138,7 @@ class GenerationSwitch:
     def _find_remaining(self, writer: VersionWriter, newest: Version) -> None:
         """Find the passages that are not in the separate index yet. After a purge, start a new
         index, so that no purged content is left."""
-        rewritten = rewrites(self._connection)
+        rewritten = count_rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_separate_index()
             self._rewrites = rewritten

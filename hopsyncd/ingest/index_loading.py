@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hopsyncd.config.schedule import date_ms
+from hopsyncd.config.schedule import parse_date_ms
 from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.filters import list_type_words
@@ -23,8 +23,14 @@ from hopsyncd.models.keywords import normalise_document_names
 from hopsyncd.text.abbreviations import list_form_terms
 from hopsyncd.text.dates import DAY_IN_NAME, count_date_terms, find_days_in_name
 from hopsyncd.text.words import count_terms, list_spellings
-from store.changes import Changes, DocumentBegun, Left, changes, document_changes
-from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
+from store.changes import Changes, DocumentBegun, Left, read_changes, read_document_changes
+from store.content import (
+    build_full_text,
+    find_sets_of_encoder,
+    get_generation,
+    read_passages,
+    read_sets_by_id,
+)
 from store.contract import Connection
 from store.records import ALIVE, GenerationConfig, Passage, QuestionSet, SetId, Version, count_words
 
@@ -36,7 +42,7 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
 
     Only question sets with vectors of `encoder` are added.
     """
-    new = changes(connection, after, until)
+    new = read_changes(connection, after, until)
     deleted = _end_deleted(index, new.left, after)
     _add_content(connection, index, encoder, new)
     ended = new.passages_ended
@@ -81,15 +87,15 @@ def load_snapshot(connection: Connection, version: Version) -> Snapshot:
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
     """Update only the documents of an index, from version `after` to version `until`. The passages
     and matches must already be at `until`."""
-    ended, begun = document_changes(connection, after, until)
+    ended, begun = read_document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
 
 
 def make_new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
     """Convert stored question sets and their passages to the form in which the index adds them."""
-    passages = known_passages(connection, [questions.passage for questions in sets])
-    texts = [full_text(passages[questions.passage]) for questions in sets]
+    passages = read_passages(connection, [questions.passage for questions in sets])
+    texts = [build_full_text(passages[questions.passage]) for questions in sets]
     return [
         NewPassage(
             questions,
@@ -111,9 +117,9 @@ def _list_form_terms(passage: Passage) -> set[str]:
 def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_rows: Changes) -> None:
     sets = np.unique(new_rows.passages_begun.question_set)
     new = sets[index.find_question_sets(sets) < 0]
-    ours = sets_of_encoder(connection, [SetId(set_id) for set_id in new.tolist()], encoder)
+    ours = find_sets_of_encoder(connection, [SetId(set_id) for set_id in new.tolist()], encoder)
     for start in range(0, len(ours), _AT_ONCE):
-        part = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
+        part = list(read_sets_by_id(connection, ours[start : start + _AT_ONCE]))
         add_passages(index, make_new_passages(connection, part))
 
 
@@ -196,7 +202,7 @@ def _make_new_document(document: DocumentBegun) -> NewDocument:
     values, named_days = dict(document.properties), find_days_in_name(document.path)
     day = named_days[0] if len(named_days) == 1 else ""
     dates = values.get("modified") or document.origin.get("date", ""), values.get("created", day)
-    modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
+    modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(parse_date_ms, dates))
     author = [("author", text) for name, text in document.origin.items() if name == "author"]
     properties = [pair for pair in document.properties if pair[0] not in ("modified", "created")]
     kind = ("type", list_type_words(document.path, document.media_type))

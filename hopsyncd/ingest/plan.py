@@ -23,9 +23,9 @@ from connectors.protocol import (
 )
 from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits, run_in_turns
 from store.contract import Connection
-from store.reads import count_live_documents, live_documents
+from store.reads import count_live_documents, read_live_documents
 from store.records import Seen
-from store.sources import ListingState, excluded_paths, pins_of, seen_items
+from store.sources import ListingState, read_excluded_paths, read_pins, read_seen_items
 
 log = structlog.get_logger(__name__)
 
@@ -318,8 +318,8 @@ def make_plan(
     # Read these before listing. A small sync may add items meanwhile, which the listing can lack;
     # they must not be removed.
     if seen is None:
-        seen = seen_items(connection, source.id, scope.under)
-    live = live_documents(connection, source.id, scope.under)
+        seen = read_seen_items(connection, source.id, scope.under)
+    live = read_live_documents(connection, source.id, scope.under)
     most = _SMALL_ITEMS if scope.small else None
     listing = yield from scan(
         source.connector,
@@ -334,13 +334,13 @@ def make_plan(
     if scope.under is not None and not listing.items:
         documents = count_live_documents(connection, source.id)
     parts = _list_parts(scope, listing)
-    more = seen_items(connection, source.id, parts) if parts != scope.under else {}
+    more = read_seen_items(connection, source.id, parts) if parts != scope.under else {}
     steps = decide(
         listing,
         {**seen, **more},
         live,
-        pins=pins_of(connection, source.id, scope.under),
-        excluded=excluded_paths(connection, source.id, parts),
+        pins=read_pins(connection, source.id, scope.under),
+        excluded=read_excluded_paths(connection, source.id, parts),
         accept_empty=scope.accept_empty,
         documents=documents,
         afresh=scope.afresh,

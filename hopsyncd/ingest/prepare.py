@@ -20,17 +20,17 @@ from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import MakeResult, QuestionMaker
 from store.content import (
-    best_sets,
+    find_best_sets,
     find_generation_row,
-    known_passages,
-    known_sets,
+    find_stored_sets,
     put_content,
+    read_passages,
+    read_sets_by_id,
     register_generation,
-    sets_by_id,
 )
 from store.contract import Connection
-from store.operational import Wait, put_waits, waits_of
-from store.reads import places_at
+from store.operational import Wait, put_waits, read_waits
+from store.reads import read_places
 from store.records import (
     Direction,
     Passage,
@@ -38,10 +38,10 @@ from store.records import (
     QuestionSet,
     SetId,
     Version,
-    question_id,
-    set_id,
+    compute_question_id,
+    compute_set_id,
 )
-from store.sources import source_names
+from store.sources import read_source_names
 
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
@@ -51,7 +51,7 @@ _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 
 def group_by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
-    names = source_names(connection)
+    names = read_source_names(connection)
     passages: dict[str, list[Passage]] = {}
     for document in read:
         passages.setdefault(names.get(document.document.source, ""), []).extend(document.passages)
@@ -156,13 +156,13 @@ class Preparer:
         """Store the finished sets, and return whether any of these passages still lacks a set."""
         self._store()
         ids = {passage.id for passage in passages}
-        return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
+        return len(find_best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
     def _find_lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Yield the passages that have no question set. A passage is checked only when it is
         reached, because a nested prepare() may have stored its set by then."""
         for passage in passages:
-            if not best_sets(self._connection, self.generation, [passage.id]):
+            if not find_best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
 
     def _serve_provisionally(
@@ -172,13 +172,13 @@ class Preparer:
         which are copied if they exist, and generated otherwise."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
-        set_ids = best_sets(self._connection, plain, ids) if plain is not None else {}
+        set_ids = find_best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.generation.name
         copies = {
             questions.passage: _copy_as(
-                questions, set_id(questions.passage, name, provisional=True)
+                questions, compute_set_id(questions.passage, name, provisional=True)
             )
-            for questions in sets_by_id(self._connection, set_ids.values())
+            for questions in read_sets_by_id(self._connection, set_ids.values())
         }
         put_content(
             self._connection,
@@ -203,7 +203,7 @@ class Preparer:
     def _find_without_questions(self, wanted: BySource) -> BySource:
         """Return the passages without a question set, each only once, by source."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
-        with_questions: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
+        with_questions: set[PassageId] = set(find_best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
         for source, passages in wanted.items():
             for passage in passages:
@@ -240,7 +240,7 @@ class Preparer:
         """Return the question sets among the results, except sets that a nested prepare() has
         already stored."""
         sets = [(passage, result) for passage, result in results if isinstance(result, QuestionSet)]
-        stored_ids = known_sets(self._connection, [result.id for _, result in sets])
+        stored_ids = find_stored_sets(self._connection, [result.id for _, result in sets])
         return [(passage, result) for passage, result in sets if result.id not in stored_ids]
 
     def _is_store_due(self) -> bool:
@@ -260,8 +260,10 @@ class Preparer:
     def _schedule_retries(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
         """Record, for each passage, why it has only a provisional set, and when to ask the LLM
         again."""
-        sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])
-        known = waits_of(self._connection, sets.values())
+        sets = find_best_sets(
+            self._connection, self.generation, [passage.id for passage, _ in failed]
+        )
+        known = read_waits(self._connection, sets.values())
         waits = []
         for passage, error in failed:
             before = known.get(sets[passage.id])
@@ -283,7 +285,8 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
     ordinals = {direction: count() for direction in Direction}
     renamed = tuple(
         replace(
-            question, id=question_id(to, question.direction, next(ordinals[question.direction]))
+            question,
+            id=compute_question_id(to, question.direction, next(ordinals[question.direction])),
         )
         for question in questions.questions
     )
@@ -295,8 +298,8 @@ def list_placed(
 ) -> BySource:
     """Return the passages that are in force at the version, by the first source that
     contains them."""
-    places = places_at(connection, version.id, passages)
+    places = read_places(connection, version.id, passages)
     placed: dict[str, list[Passage]] = {}
-    for id_, passage in sorted(known_passages(connection, places).items()):
+    for id_, passage in sorted(read_passages(connection, places).items()):
         placed.setdefault(places[id_][0].source, []).append(passage)
     return placed

@@ -16,13 +16,13 @@ from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.responses.changes import PreviewAnswer, PreviewedSource
-from store.content import best_sets
+from store.content import find_best_sets
 from store.contract import Connection
-from store.open_database import exists, fresh_database, open_reader
-from store.operational import find_quarantined, waiting_by_reason
+from store.open_database import exists, open_fresh_database, open_reader
+from store.operational import count_waiting_by_reason, find_quarantined
 from store.records import Passage, PassageId
-from store.sources import is_read_by, source_names
-from store.versions import head
+from store.sources import is_read_by, read_source_names
+from store.versions import read_head
 
 Price = Callable[[Sequence[Passage]], Estimate]
 """Estimates the LLM calls and tokens for the questions of these passages."""
@@ -77,7 +77,7 @@ def preview(
         ):
             new = {passage.id: passage for passage in document.passages if passage.id not in seen}
             seen |= new.keys()
-            known = best_sets(connection, generation, new) if generation is not None else {}
+            known = find_best_sets(connection, generation, new) if generation is not None else {}
             unknown += [passage for id_, passage in new.items() if id_ not in known]
             if len(unknown) >= _GROUP:
                 _count(result, unknown, price)
@@ -128,7 +128,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
     """Preview a sync like `format_preview`, but without a daemon. The database need not exist."""
-    connection = open_reader(config.database) if exists(config.database) else fresh_database()
+    connection = open_reader(config.database) if exists(config.database) else open_fresh_database()
     with closing(connection):
         return format_preview(connection, config, names, limit)
 
@@ -137,8 +137,8 @@ def format_preview(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
 ) -> PreviewAnswer:
     """Preview a sync of the named sources. Each list in the reply has at most `limit` lines."""
-    newest = head(connection)
-    rows = {name: row for row, name in source_names(connection).items()}
+    newest = read_head(connection)
+    rows = {name: row for row, name in read_source_names(connection).items()}
     tesseract = create_tesseract(config)
     rules = identify_rules(config.index.passage_tokens, tesseract)
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
@@ -175,7 +175,7 @@ def format_preview(
         "sources": [_format_source(preview, limit) for preview in found],
         "llm_calls": sum(preview.llm_calls for preview in found),
         "llm_tokens": sum(preview.llm_tokens for preview in found),
-        "waiting": waiting_by_reason(connection, newest.id) if newest else {},
+        "waiting": count_waiting_by_reason(connection, newest.id) if newest else {},
     }
 
 

@@ -20,7 +20,7 @@ from connectors.protocol import (
     Item,
     ItemUnreadable,
     ItemVanished,
-    iso_date,
+    format_iso_date,
 )
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, EncoderUnavailable, ReaderUnavailable
@@ -43,9 +43,9 @@ from hopsyncd.ingest.plan import CHANGED, RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.source_thread import WriterThread, YieldToEdits, run_in_turns, run_to_end
 from hopsyncd.models.llm.budget import Usage
 from store.contract import Connection
-from store.reads import live_document, live_holders, live_passages, passages_in_force
-from store.records import Document, Link, Occurrence, Passage, PassageId, Pin, Seen, content_hash
-from store.sources import excluded_paths, pins_of
+from store.reads import find_in_force, find_live_holders, find_live_passages, read_live_document
+from store.records import Document, Link, Occurrence, Passage, PassageId, Pin, Seen, hash_content
+from store.sources import read_excluded_paths, read_pins
 from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
@@ -100,10 +100,10 @@ def read_step(
     whether it was removed. Raises SourceUnavailable.
     """
     item = step.item
-    if item is None or item.id in excluded_paths(connection, source.id, [item.id]):
+    if item is None or item.id in read_excluded_paths(connection, source.id, [item.id]):
         return None
-    pinned = pins_of(connection, source.id, [item.id]).get(item.id)
-    live = live_document(connection, source.id, item.id)
+    pinned = read_pins(connection, source.id, [item.id]).get(item.id)
+    live = read_live_document(connection, source.id, item.id)
     try:
         fetch = run_in_turns(partial(_fetch, source.connector, item), source.caller, yield_to_edits)
         fetched = run_to_end(fetch)
@@ -204,7 +204,7 @@ def _collect_properties(blocks: Sequence[Block], fetched: Fetched) -> Properties
         if block.kind != "skipped"
         for name, value in block.properties
     }
-    date = fetched.origin.get("date") or iso_date(fetched.modified_ms)
+    date = fetched.origin.get("date") or format_iso_date(fetched.modified_ms)
     if date and not any(name == "modified" for name, _ in facts):
         facts.add(("modified", date))
     return tuple(sorted(facts))
@@ -243,9 +243,9 @@ def _format_origin(fetched: Fetched) -> str:
 def _hash_content(fetched: Fetched) -> bytes:
     """Compute a hash of the content, the title and the links."""
     if fetched.title is None and not fetched.links:
-        return content_hash(fetched.data)
+        return hash_content(fetched.data)
     text = "\n".join([fetched.title or "", *fetched.links])
-    return content_hash(text.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)
+    return hash_content(text.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +304,10 @@ def find_intervals(connection: Connection, batch: Batch) -> PassageIntervals:
         *((document.document.source, document.document.path) for document in batch.read),
     }
     passages = {passage.id for document in batch.read for passage in document.passages}
-    released = live_passages(connection, touched) - passages
-    holders = live_holders(connection, released)
+    released = find_live_passages(connection, touched) - passages
+    holders = find_live_holders(connection, released)
     ended = [passage for passage in released if holders[passage] <= touched]
-    begun = passages - passages_in_force(connection, passages)
+    begun = passages - find_in_force(connection, passages)
     return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))
 
 

@@ -10,11 +10,11 @@ from hopsyncd.models.llm.budget import estimate_tokens
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.questions import QuestionMaker, draft_questions
-from store.content import best_sets, find_generation_row, known_passages, known_sets
+from store.content import find_best_sets, find_generation_row, find_stored_sets, read_passages
 from store.contract import Connection
-from store.reads import passages_at
-from store.records import Passage, PassageId, set_id
-from store.versions import head
+from store.reads import list_passages
+from store.records import Passage, PassageId, compute_set_id
+from store.versions import read_head
 
 _SAMPLE = 24  # the passages whose questions are made for the estimate, without storing them
 _AT_ONCE = 2000  # passages loaded per batch
@@ -49,10 +49,10 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
     Raises ModelUnavailable or ConfigError.
     """
     models, name = load_for_estimate(config)
-    newest = head(connection)
-    passages = passages_at(connection, newest.id) if newest else []
+    newest = read_head(connection)
+    passages = list_passages(connection, newest.id) if newest else []
     row = find_generation_row(connection, name)
-    with_questions = best_sets(connection, row, passages).keys() if row is not None else set()
+    with_questions = find_best_sets(connection, row, passages).keys() if row is not None else set()
     lacking = [passage for passage in passages if passage not in with_questions]
     sample = _read(connection, lacking[:: max(1, len(lacking) // _SAMPLE)][:_SAMPLE])
     texts = [draft_questions(passage, ()).contexts for passage in sample]
@@ -93,8 +93,8 @@ def _estimate_llm(
     llm = config.llm
     if not llm.base_url or llm.questions == "off":
         return Estimate(0, 0)
-    ids = {set_id(passage, name): passage for passage in passages}
-    done = known_sets(connection, ids)
+    ids = {compute_set_id(passage, name): passage for passage in passages}
+    done = find_stored_sets(connection, ids)
     left = [passage for id_, passage in ids.items() if id_ not in done]
     calls = tokens = 0
     for start in range(0, len(left), _AT_ONCE):
@@ -105,5 +105,5 @@ def _estimate_llm(
 
 
 def _read(connection: Connection, passages: Sequence[PassageId]) -> list[Passage]:
-    texts = known_passages(connection, passages)
+    texts = read_passages(connection, passages)
     return [texts[passage] for passage in passages if passage in texts]

@@ -19,17 +19,17 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import MakeResult
 from hopsyncd.responses.changes import RemoveAnswer
-from store.access_rules import left_rule
+from store.access_rules import make_rule_for_removed
 from store.check import refuse_damaged
 from store.content import get_generation
 from store.contract import Connection
 from store.open_database import exists, hold_writer_lock, open_reader, open_writer
-from store.purge import pending_purges, request_source_purge
+from store.purge import list_pending_purges, request_source_purge
 from store.purge import purge as carry_out
-from store.reads import live_documents
+from store.reads import read_live_documents
 from store.records import GenerationConfig, Passage, QuestionSet, Version
-from store.sources import access_rules, forget_source, put_access_rules, source_names
-from store.versions import head
+from store.sources import forget_source, put_access_rules, read_access_rules, read_source_names
+from store.versions import read_head
 
 _PASSES = 3  # attempts to delete the mirror, because a fetch may be writing to it
 
@@ -47,22 +47,24 @@ def remove_source_documents(
     versions. After a crash, `finish_purges` completes the purge. `between` is called after each
     transaction.
     """
-    rows = {known: row for row, known in source_names(connection).items()}
+    rows = {known: row for row, known in read_source_names(connection).items()}
     gone: list[str] = []
     erased = None
     if name in rows:
         row = rows[name]
         request = request_source_purge(connection, row) if purge else None
-        gone = sorted(live_documents(connection, row))
+        gone = sorted(read_live_documents(connection, row))
         # Forget the source before the commit. A crash between the two then costs only a scan.
         forget_source(connection, row)
         # Older versions still have its documents, which must stay hidden if they were hidden.
-        put_access_rules(connection, {name: left_rule(access_rules(connection)[name])})
+        put_access_rules(
+            connection, {name: make_rule_for_removed(read_access_rules(connection)[name])}
+        )
         if gone:
             reason = f"{name}: the source was removed"
             apply(Batch(reason, gone=tuple((row, path) for path in gone)))
         erased = carry_out(connection, request, between) if request else None
-    newest = head(connection)
+    newest = read_head(connection)
     return {
         "name": name,
         "version": newest.id if newest else 0,
@@ -75,9 +77,9 @@ def remove_source_documents(
 
 def finish_purges(pipeline: SourceSync) -> set[str]:
     """Complete interrupted purges. Returns the names of the sources that lost all documents."""
-    names, emptied = source_names(pipeline.connection), set[str]()
+    names, emptied = read_source_names(pipeline.connection), set[str]()
     apply = partial(pipeline.commit, yield_to_edits=pipeline.yield_to_edits)
-    for request in pending_purges(pipeline.connection):
+    for request in list_pending_purges(pipeline.connection):
         if request.path:
             remove_everywhere(pipeline, request)
             continue
@@ -110,7 +112,7 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
         refuse_damaged(connection)
 
         def apply(batch: Batch) -> None:
-            newest = head(connection)
+            newest = read_head(connection)
             assert newest is not None, "there are documents"
             _create_writer(connection, newest, config).apply(batch)
 
@@ -127,7 +129,7 @@ def list_stored_sources(config: Config) -> set[str]:
     if not exists(config.database):
         return set()
     with closing(open_reader(config.database)) as connection:
-        return set(source_names(connection).values())
+        return set(read_source_names(connection).values())
 
 
 def _create_writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:

@@ -12,7 +12,15 @@ from typing import Any
 import structlog
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.schedule import Moment, Run, When, every, next_ms, parse_cron, zone_of
+from hopsyncd.config.schedule import (
+    Moment,
+    Run,
+    When,
+    compute_next_ms,
+    find_zone,
+    make_interval,
+    parse_cron,
+)
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.ingest.connector_setup import is_slow, open_source
@@ -20,9 +28,9 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Turn
 from store.contract import Connection
-from store.operational import all_jobs, note_run
+from store.operational import note_run, read_jobs
 from store.restoring import BACKUP_JOB
-from store.sources import listing_state, seen_items
+from store.sources import read_listing_state, read_seen_items
 
 GC, BACKUP = "gc", BACKUP_JOB  # the names of the jobs
 
@@ -82,7 +90,7 @@ class Timetable:
         start_s = clocks.steady_s()
         self._runs = {
             name: Run(Moment(row.ran_ms, start_s), row.error is not None)
-            for name, row in all_jobs(connection).items()
+            for name, row in read_jobs(connection).items()
         }
 
     def __contains__(self, job: str) -> bool:
@@ -119,14 +127,14 @@ class Timetable:
         ]
 
     def _next_ms(self, job: str, now: Moment) -> int:
-        return next_ms(job, self._jobs[job], self._runs.get(job), now)
+        return compute_next_ms(job, self._jobs[job], self._runs.get(job), now)
 
 
 def scan_times(source: SourceConfig, config: Config) -> When:
     """Return the schedule of a source's scans. Raises ConfigError."""
     if source.scan_at:
         return _parse_cron(source.scan_at, config)
-    return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
+    return make_interval(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
 def parse_full_scan_times(source: SourceConfig, config: Config) -> When | None:
@@ -152,7 +160,7 @@ def parse_backup_times(config: Config) -> When | None:
 def _parse_cron(expression: str, config: Config) -> When:
     zone = config.schedule.time_zone
     try:
-        return parse_cron(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
+        return parse_cron(expression, find_zone(zone) if zone else None, config.schedule.jitter_s)
     except ValueError as error:
         raise ConfigError(
             f'The schedule "{expression}" is invalid',
@@ -361,7 +369,7 @@ class SourceScheduler:
 
         Returns the edits that were left out, or nothing if even one edit is too much.
         """
-        seen = seen_items(self._pipeline.connection, due.source.id, newest)
+        seen = read_seen_items(self._pipeline.connection, due.source.id, newest)
         edited = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if edited else 0
         while edits:
@@ -439,7 +447,7 @@ class SourceScheduler:
         return [request for request in scan.answers if request.is_answered]
 
     def _listed_ms(self, due: _Due) -> int | None:
-        return listing_state(self._pipeline.connection, due.source.id).listed_ms
+        return read_listing_state(self._pipeline.connection, due.source.id).listed_ms
 
 
 def _log(outcome: SyncOutcome) -> None:
@@ -457,5 +465,5 @@ def make_task(
         ready,
         scan_times(source, config),
         parse_full_scan_times(source, config),
-        at_start=not is_slow(source) or listing_state(connection, ready.id).listed_ms is None,
+        at_start=not is_slow(source) or read_listing_state(connection, ready.id).listed_ms is None,
     )

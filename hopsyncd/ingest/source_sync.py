@@ -40,20 +40,20 @@ from hopsyncd.ingest.read import Batch, PendingBatch, Progress, Reading, SyncRun
 from hopsyncd.ingest.source_thread import Turn, YieldToEdits, run_to_end
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
-from store.content import stored_passages
+from store.content import find_stored_passages
 from store.contract import Connection
-from store.reads import live_documents
+from store.reads import read_live_documents
 from store.records import Seen, Version
 from store.sources import (
     ListingState,
     begin_rules,
     is_paused,
     is_read_by,
-    listing_state,
     put_left_out,
     put_listing_state,
     put_source_state,
-    seen_items,
+    read_listing_state,
+    read_seen_items,
 )
 
 log = structlog.get_logger(__name__)
@@ -267,7 +267,7 @@ class SourceSync:
         """List the source, plan and execute its sync, and record its new state."""
         source, is_whole = run.source, run.scope.under is None
         seen = self._begin_rules(run)
-        began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
+        began_ms, before = self.now_ms(), read_listing_state(self.connection, source.id)
         since = find_cursor(before, run.scope, began_ms)
         listings = _MAX_LISTINGS if is_whole and not run.is_slow and not run.scope.afresh else 1
         for _ in range(listings):
@@ -289,7 +289,7 @@ class SourceSync:
         if not is_whole:
             self._drop_preempted(source.id, plan.looks_at)
         if run.scope.afresh:
-            unread = live_documents(self.connection, source.id).keys() - run.looked_at
+            unread = read_live_documents(self.connection, source.id).keys() - run.looked_at
             run.batch.unsettled |= unread
         self.paused.pop(source.name, None)
         scanned_ms = self.now_ms() if is_whole else None
@@ -309,7 +309,7 @@ class SourceSync:
         """
         if not self.is_behind(run.source):
             return None
-        seen = {} if run.scope.under else seen_items(self.connection, run.source.id)
+        seen = {} if run.scope.under else read_seen_items(self.connection, run.source.id)
         begin_rules(self.connection, run.source.id, self.writer.rules)
         run.scope = replace(run.scope, afresh=bool(seen))
         return seen or None
@@ -411,7 +411,7 @@ class SourceSync:
 
     def _count_new_passages(self, reading: Reading) -> int:
         ids = {passage.id for passage in reading.read.passages} if reading.read else set()
-        return len(ids - stored_passages(self.connection, ids))
+        return len(ids - find_stored_passages(self.connection, ids))
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """For each moved document in the batch, add the removal of its old path to the batch."""
@@ -494,6 +494,6 @@ class SourceSync:
         """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
-        if listing_state(self.connection, source) == before:
+        if read_listing_state(self.connection, source) == before:
             state = ListingState(listing.cursor or listing.since, listed_ms)
             put_listing_state(self.connection, source, state)

@@ -33,13 +33,13 @@ from hopsyncd.responses.changes import (
     UntagAnswer,
 )
 from store.check import OnCheck, check, count_checks, run_checks
-from store.content import get_generation, known_passages, sets_at, sets_by_id
+from store.content import get_generation, read_passages, read_sets_at, read_sets_by_id
 from store.contract import Connection
 from store.exceptions import PurgeRefused
 from store.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.history import delete_tag, resolve, set_tag
 from store.purge import Purge, PurgeResult, purge, request_purge
-from store.reads import documents_at, live_content, live_documents, matches_at
+from store.reads import list_documents, matches_at, read_live_content, read_live_documents
 from store.records import (
     ALIVE,
     REBUILD,
@@ -53,19 +53,18 @@ from store.records import (
     Version,
 )
 from store.sources import (
-    all_sources,
     include_again,
     is_paused,
     knows_item,
-    pins_of,
+    list_sources,
     put_source_state,
+    read_pins,
+    read_seen_items,
     release_pins,
-    seen_items,
     set_source_paused,
 )
-from store.space import backup
-from store.versions import head
-from store.versions import version as require_version
+from store.space import copy_to_file
+from store.versions import read_head, read_version
 
 MATCH_CHECKS = 2
 _SAMPLE = 8  # the passages that are timed for the estimate
@@ -91,7 +90,7 @@ def _check_similarities(connection: Connection) -> Iterator[Finding]:
     rows = connection.execute(_MATCHES)
     while group := rows.fetchmany(_GROUP):
         set_ids = {SetId(row[end]) for row in group for end in (4, 5)}
-        sets = {questions.id: questions for questions in sets_by_id(connection, set_ids)}
+        sets = {questions.id: questions for questions in read_sets_by_id(connection, set_ids)}
         for question, target, stored, died, of_question, of_target in group:
             a, b = _find(sets[of_question], question), _find(sets[of_target], target)
             vector_a = sets[of_question].vectors[a.vector_row]
@@ -111,10 +110,10 @@ def _find(questions: QuestionSet, id_: int) -> Question:
 
 
 def _check_best_matches(connection: Connection) -> Iterator[Finding]:
-    newest = head(connection)
+    newest = read_head(connection)
     if newest is None:
         return
-    stored = {match.question: match for match in matches_at(connection, newest.id).records()}
+    stored = {match.question: match for match in matches_at(connection, newest.id).to_records()}
     best = {match.question: match for match in _recompute_matches(connection, newest)}
     for question in sorted(stored.keys() | best.keys()):
         if stored.get(question) != best.get(question):
@@ -129,7 +128,7 @@ def _check_best_matches(connection: Connection) -> Iterator[Finding]:
 
 def _recompute_matches(connection: Connection, version: Version) -> list[Match]:
     index = LiveIndex(get_generation(connection, version.generation).dimensions)
-    sets = sets_at(connection, version.id)
+    sets = read_sets_at(connection, version.id)
     index.begin_passages(add_passages(index, [NewPassage(questions, 0, {}) for questions in sets]))
     outgoing = list_outgoing(index, index.is_vertex.nonzero()[0])
     return make_match_records(index, find_best_matches(index, outgoing, index.is_vertex))
@@ -148,7 +147,7 @@ def check_database(
     `on_step` is called with the name of the current check, the number of finished checks, and the
     total number.
     """
-    newest = head(connection)
+    newest = read_head(connection)
     done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
 
     def on_check(name: str) -> None:
@@ -176,8 +175,8 @@ def _format_finding(finding: Finding) -> CheckFinding:
 
 def write_backup(connection: Connection, file: Path) -> BackupAnswer:
     """Write a backup of the database to `file`. Raises BackupFailed."""
-    backup(connection, file)
-    newest = head(connection)
+    copy_to_file(connection, file)
+    newest = read_head(connection)
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
@@ -192,13 +191,13 @@ def restore_sources(pipeline: SourceSync, at: str, names: Sequence[str]) -> Rest
     number = resolve(pipeline.connection, at).id
     sources = _select_sources(pipeline.connection, names)
     version = restore(pipeline, number, sources)
-    newest = head(pipeline.connection)
+    newest = read_head(pipeline.connection)
     return {
         "version": newest.id if newest else 0,
         "restored": number,
         "changed": version is not None,
         "sources": [
-            {"name": name, "pinned": len(pins_of(pipeline.connection, row))}
+            {"name": name, "pinned": len(read_pins(pipeline.connection, row))}
             for row, name in sources.items()
         ],
     }
@@ -248,19 +247,19 @@ def restore(pipeline: SourceSync, number: int, sources: dict[int, str]) -> Versi
     Raises NoSuchVersion.
     """
     connection = pipeline.connection
-    require_version(connection, number)
+    read_version(connection, number)
     read: list[ReadDocument] = []
     gone: list[tuple[int, str]] = []
     pins: list[Pin] = []
     for source in sources:
-        then = {document.path: document for document in documents_at(connection, number, source)}
-        now, seen = live_documents(connection, source), seen_items(connection, source)
+        then = {document.path: document for document in list_documents(connection, number, source)}
+        now, seen = read_live_documents(connection, source), read_seen_items(connection, source)
         for item in sorted(then.keys() | now.keys()):
             document = then.get(item)
             if document is None:
                 gone.append((source, item))
             elif document.content != now.get(item):
-                passages = known_passages(connection, (p.passage for p in document.occurrences))
+                passages = read_passages(connection, (p.passage for p in document.occurrences))
                 parts = tuple(passages[place.passage] for place in document.occurrences)
                 read.append(ReadDocument(document, parts))
             else:
@@ -271,7 +270,7 @@ def restore(pipeline: SourceSync, number: int, sources: dict[int, str]) -> Versi
 
 
 def _select_sources(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    return {row.id: row.name for row in all_sources(connection) if row.name in names}
+    return {row.id: row.name for row in list_sources(connection) if row.name in names}
 
 
 def add_tag(pipeline: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
@@ -297,7 +296,7 @@ def rebuild_all(pipeline: SourceSync) -> RebuildAnswer:
 
 def find_generation_in_use(connection: Connection) -> str:
     """Return the name of the newest version's generation settings, or "" if there is no version."""
-    newest = head(connection)
+    newest = read_head(connection)
     return get_generation(connection, newest.generation).name if newest else ""
 
 
@@ -319,7 +318,7 @@ def switch_encoder(
     if not dry_run:
         writer.prepare_ahead(missing, pipeline.yield_to_edits)
         version = writer.renew()
-    served = version or head(pipeline.connection)
+    served = version or read_head(pipeline.connection)
     answer: RebuildAnswer = {
         "version": served.id if served else 0,
         "passages": len(missing),
@@ -375,7 +374,7 @@ def remove_everywhere(pipeline: SourceSync, asked: Purge) -> PurgeResult:
     """Remove a document from the head by committing a new version, then purge it from all other
     versions."""
     document_keys = ((asked.source, asked.path),)
-    if live_content(pipeline.connection, *document_keys[0]) is not None:
+    if read_live_content(pipeline.connection, *document_keys[0]) is not None:
         # The log keeps the reason, so it must not name the purged document.
         pipeline.commit(Batch("a document was purged", gone=document_keys, unseen=document_keys))
     if pipeline.switch:
@@ -402,7 +401,7 @@ def _locate_document(
     """
     places = [
         (row.id, row.name, item)
-        for row in all_sources(connection)
+        for row in list_sources(connection)
         if source in (None, row.name)
         and knows_item(connection, row.id, item := document.removeprefix(f"{row.location}/"))
     ]

@@ -49,17 +49,17 @@ from hopsyncd.models.questions import QuestionMaker
 from store.changes import stamp
 from store.commit import commit_rebuilt_version, commit_version, put_seen
 from store.content import (
-    best_sets,
-    counters,
+    find_best_sets,
+    find_stored_sets,
     get_generation,
-    known_passages,
-    known_sets,
-    sets_at,
-    sets_by_id,
+    read_counters,
+    read_passages,
+    read_sets_at,
+    read_sets_by_id,
 )
 from store.contract import Connection
-from store.operational import due_passages
-from store.reads import matches_at, passages_at, passages_in_force
+from store.operational import list_due_passages
+from store.reads import find_in_force, list_passages, matches_at
 from store.records import (
     Change,
     Passage,
@@ -67,11 +67,11 @@ from store.records import (
     QuestionId,
     SetId,
     Version,
-    set_id,
+    compute_set_id,
 )
 from store.space import release_memory
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 _AT_ONCE = 500  # passages added to the index at once. More would need more memory.
 
@@ -113,7 +113,7 @@ class VersionWriter:
     def index(self) -> LiveIndex:
         """The live index at the head, with vectors of the current encoder."""
         if self._index is None:
-            newest, generation = head(self._connection), self._maker.generation
+            newest, generation = read_head(self._connection), self._maker.generation
             until = newest.id if newest else 0
             with snapshot(self._connection):
                 load = self._saved.load if self._saved else load_index
@@ -231,7 +231,7 @@ class VersionWriter:
             passages = {
                 passage.id for document in batch.read[done:end] for passage in document.passages
             }
-            begun = self._find_sets(passages - passages_in_force(self._connection, passages))
+            begun = self._find_sets(passages - find_in_force(self._connection, passages))
             deferred = match_part(index, self._begin_in_index(index, begun), deferred)
             self._part_size.adjust(time.perf_counter() - began_s)
             done = end
@@ -248,11 +248,12 @@ class VersionWriter:
         Commits and returns a version with the new questions, or returns None if there are no new
         questions. Stops asking once `go_on` returns False.
         """
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         if newest is None or not self.serves(newest):
             return None
         cost = Cost(usage)
-        wait = due_passages(self._connection, newest.id, self._generation, self._now_ms(), limit)
+        now_ms = self._now_ms()
+        wait = list_due_passages(self._connection, newest.id, self._generation, now_ms, limit)
         lack = set(wait) - self._select_with_final_sets(wait)
         self._preparer.ask_again(list_placed(self._connection, newest, lack), cost, go_on)
         if not (done := tuple(sorted(self._select_with_final_sets(wait)))):
@@ -263,8 +264,8 @@ class VersionWriter:
     def _select_with_final_sets(self, passages: Iterable[PassageId]) -> set[PassageId]:
         """Return the passages that have a question set other than a provisional one."""
         name = self._maker.generation.name
-        ids = {set_id(passage, name): passage for passage in passages}
-        return {ids[set_id] for set_id in known_sets(self._connection, ids)}
+        ids = {compute_set_id(passage, name): passage for passage in passages}
+        return {ids[set_id] for set_id in find_stored_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
         """If the head has other generation settings, another edge budget, or matches without a
@@ -273,7 +274,7 @@ class VersionWriter:
         No document is reloaded. Returns None if the head needs no change. Until the commit, queries
         use the questions of the old settings.
         """
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         if newest is None:
             return None
         budget = compute_edge_budget(newest.passages, self._budget_factor)
@@ -293,7 +294,7 @@ class VersionWriter:
         Word counts, vectors, matches and the edge threshold are computed from the stored content.
         No question is generated and no text is embedded. Unchanged matches keep their rows.
         """
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         if newest is None:
             return None
         self.forget_index()
@@ -307,7 +308,7 @@ class VersionWriter:
             change = replace(
                 change,
                 matches_ended=[*change.matches_ended, *self._list_matched_outside(newest)],
-                counters=dict.fromkeys(counters(self._connection), 0),
+                counters=dict.fromkeys(read_counters(self._connection), 0),
             )
             version = commit_rebuilt_version(self._connection, change, self._now_ms())
             index.settle(version.id)
@@ -315,12 +316,12 @@ class VersionWriter:
 
     def list_passages_without_sets(self) -> list[Passage]:
         """Return the passages at the head that have no question set of the current settings."""
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         if newest is None:
             return []
-        passages = {questions.passage for questions in sets_at(self._connection, newest.id)}
-        lacking = passages - best_sets(self._connection, self._generation, passages).keys()
-        return [*known_passages(self._connection, sorted(lacking)).values()]
+        passages = {questions.passage for questions in read_sets_at(self._connection, newest.id)}
+        lacking = passages - find_best_sets(self._connection, self._generation, passages).keys()
+        return [*read_passages(self._connection, sorted(lacking)).values()]
 
     def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
         """Generate and store question sets of the current settings, for a later call of renew()."""
@@ -353,8 +354,9 @@ class VersionWriter:
 
         Both may contain indexed passages whose question sets were garbage-collected.
         """
-        passages = passages_at(self._connection, newest.id)
-        lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
+        passages = list_passages(self._connection, newest.id)
+        best_sets = find_best_sets(self._connection, self._generation, passages)
+        lacking = set(passages) - best_sets.keys()
         absent = np.flatnonzero(self.index.find_vertices(to_int64(passages)) < 0)
         unbuilt = lacking.union(passages[position] for position in absent.tolist())
         return [passage for passage in passages if passage in unbuilt], lacking
@@ -366,7 +368,7 @@ class VersionWriter:
 
         Passages may disappear if another writer commits an edit during `yield_to_edits`.
         """
-        texts = known_passages(self._connection, passages)
+        texts = read_passages(self._connection, passages)
         self._preparer.prepare({"": [*texts.values()]}, Cost(), yield_to_edits=yield_to_edits)
         with self._advancing() as index:
             begun = self._find_sets(texts)
@@ -376,7 +378,7 @@ class VersionWriter:
         """Commit a version with the passages of `newest` and the current settings, from the
         separate index, and drop that index."""
         with self._advancing() as index:
-            passages = tuple(passages_at(self._connection, newest.id))
+            passages = tuple(list_passages(self._connection, newest.id))
             rows = np.flatnonzero(index.is_vertex)
             is_left = np.isin(index.passages.passage_id[rows], to_int64(passages))
             index.end_passages(gone := rows[~is_left])
@@ -392,9 +394,9 @@ class VersionWriter:
 
     def _switch_generation(self, newest: Version) -> Version:
         cost = Cost()
-        old = tuple(questions.passage for questions in sets_at(self._connection, newest.id))
+        old = tuple(questions.passage for questions in read_sets_at(self._connection, newest.id))
         # An LLM would take too long for all passages. Use built-in questions until it has answered.
-        passages = [*known_passages(self._connection, old).values()]
+        passages = [*read_passages(self._connection, old).values()]
         self._preparer.prepare({"": passages}, cost)
         reason = Batch(f"the question generator is now {self._maker.generation.name}")
         changed, foreign = PassageIntervals(old, old), self._list_matched_outside(newest)
@@ -423,7 +425,7 @@ class VersionWriter:
             raise
 
     def _find_sets(self, passages: Iterable[PassageId]) -> BegunSets:
-        sets_by_passage = best_sets(self._connection, self._generation, passages)
+        sets_by_passage = find_best_sets(self._connection, self._generation, passages)
         return sorted(sets_by_passage.items(), key=lambda pair: pair[1])
 
     def _begin_in_index(self, index: LiveIndex, begun: BegunSets) -> Integers:
@@ -432,7 +434,7 @@ class VersionWriter:
         sets = [begun[position][1] for position in absent.tolist()]
         added = [NO_ROWS]
         for start in range(0, len(sets), _AT_ONCE):
-            part = [*sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
+            part = [*read_sets_by_id(self._connection, sets[start : start + _AT_ONCE])]
             added.append(add_passages(index, make_new_passages(self._connection, part)))
         index.begin_passages(new := np.concatenate(added))
         return new
@@ -449,7 +451,7 @@ class VersionWriter:
         """Commit the batch as a version. Also ends the matches of the questions in `foreign`, which
         are not in the index. `deferred` are rows as in `update_matches`."""
         with self._advancing() as index:
-            before, begun = head(self._connection), self._find_sets(changed.begun)
+            before, begun = read_head(self._connection), self._find_sets(changed.begun)
             rows = index.find_vertices(to_int64(changed.ended))
             index.end_passages(gone := rows[rows >= 0])
             update_matches(index, gone, self._begin_in_index(index, begun), deferred)
@@ -474,7 +476,7 @@ class VersionWriter:
         delta = list_pending_matches(index)
         question_ids = index.outgoing.id
         budget = compute_edge_budget(index.vertex_count, self._budget_factor)
-        newest = head(self._connection)
+        newest = read_head(self._connection)
         match_count, edge_threshold = find_head_threshold(
             index, budget, newest.edge_threshold if newest else None
         )

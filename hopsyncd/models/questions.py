@@ -40,8 +40,8 @@ from store.records import (
     Question,
     QuestionSet,
     SetId,
-    question_id,
-    set_id,
+    compute_question_id,
+    compute_set_id,
     to_grid,
 )
 
@@ -238,7 +238,7 @@ def embed_each(
     for passage, draft, texts, questions in zip(
         passages, drafts, passage_texts, contexts, strict=True
     ):
-        in_set = set_id(passage.id, generation.name, provisional=provisional)
+        in_set = compute_set_id(passage.id, generation.name, provisional=provisional)
         rows = [*islice(vectors, len(texts)), *islice(asked_vectors, len(questions))]
         sets.append(
             QuestionSet(in_set, passage.id, _number(in_set, draft), np.stack(rows), provisional)
@@ -251,7 +251,7 @@ def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
     ordinals = {direction: count() for direction in Direction}
     return tuple(
         Question(
-            question_id(in_set, question.direction, next(ordinals[question.direction])),
+            compute_question_id(in_set, question.direction, next(ordinals[question.direction])),
             question.direction,
             question.text,
             question.keywords,

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 
 import numpy as np
 
-from hopsyncd.config.schedule import date_ms
+from hopsyncd.config.schedule import parse_date_ms
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.text.dates import MONTH_PATTERN, MONTHS, NOT_IN_TITLE
 
@@ -112,7 +112,7 @@ def choose_date(asked_time: str, question: str, snapshot: Snapshot) -> str:
         np.flatnonzero(snapshot.statistics.visible.documents)
     ]
     parts = [part.partition(":") for part in asked_time.split()]
-    bounds = {key: date_ms(day) for key, _, day in parts}
+    bounds = {key: parse_date_ms(day) for key, _, day in parts}
     since, before = bounds.get("since"), bounds.get("before")
     in_period = np.ones(len(days), dtype=np.bool_)
     if since is not None:

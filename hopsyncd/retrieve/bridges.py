@@ -13,7 +13,7 @@ from hopsyncd.index.arrays import Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import find_whole_words
 from hopsyncd.text.dates import MONTHS
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
 from store.records import Passage, PassageId
 
@@ -73,7 +73,7 @@ def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) ->
     starts = starts[:_TRIED_STARTS]
     rows = [*starts, *middles.tolist()]
     ids = {row: PassageId(int(snapshot.passage_ids[row])) for row in rows}
-    passages = known_passages(connection, list(ids.values()))
+    passages = read_passages(connection, list(ids.values()))
     ends = _find_end_names(snapshot, middles, name)
     for start in starts:
         for middle in middles.tolist():

@@ -20,9 +20,9 @@ from hopsyncd.index.arrays import (
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.map_layout import Layout, Matrix, arrange, normalize
 from hopsyncd.retrieve.results import find_whole_words
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
-from store.reads import titles_of
+from store.reads import read_titles
 from store.records import PassageId
 
 MOST_DOCUMENTS = 20_000
@@ -67,7 +67,7 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
     has_text = np.bincount(positions, minlength=len(documents)) > 0
     documents = documents[has_text][:MOST_DOCUMENTS]  # path keys are hashes: a random sample
     ids = index.documents.id[documents]
-    titles = titles_of(connection, ids.tolist())
+    titles = read_titles(connection, ids.tolist())
     documents = documents[np.isin(ids, [*titles])]  # the index may still have purged documents
     if not len(documents):
         return None
@@ -245,7 +245,7 @@ def _spell(
         int(positions[first]): PassageId(int(snapshot.passage_ids[passages[first]]))
         for first in firsts
     }
-    known = known_passages(connection, [*ids.values()])
+    known = read_passages(connection, [*ids.values()])
     spelled: list[str] = []
     for position, index in enumerate(kept):
         passage = known.get(ids[position]) if position in ids else None

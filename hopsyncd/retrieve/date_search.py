@@ -10,7 +10,13 @@ import numpy as np
 from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.term_matches import look_up_terms
-from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, make_day_term, order_term
+from hopsyncd.text.dates import (
+    DAY_FIRST_LANGUAGE,
+    DAY_IN_NAME,
+    ORDERS,
+    make_day_term,
+    make_order_term,
+)
 
 
 def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
@@ -40,7 +46,7 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
         document_numbers = document_of[_find_term_rows(snapshot, term)]
         return np.bincount(document_numbers[document_numbers >= 0], minlength=count)
 
-    day_first, month_first = (count_passages(order_term(order)) for order in ORDERS)
+    day_first, month_first = (count_passages(make_order_term(order)) for order in ORDERS)
     is_told = (day_first > 0) != (month_first > 0)
     is_untold = (day_first == 0) & (month_first == 0)
     passages = np.diff(visible.document_starts)

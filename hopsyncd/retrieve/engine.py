@@ -35,16 +35,16 @@ from hopsyncd.retrieve.spelling import Spelling, find_corrections
 from hopsyncd.retrieve.stored_vectors import WITHOUT_ENCODER, StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.content import get_generation, known_passages
+from store.content import get_generation, read_passages
 from store.contract import Connection
 from store.copying import LocalCopy
 from store.exceptions import NoSuchVersion
 from store.history import resolve
 from store.open_database import Database, open_reader
 from store.records import PassageId, Vectors, Version
-from store.sources import source_names
+from store.sources import read_source_names
 from store.transactions import snapshot
-from store.versions import version
+from store.versions import read_version
 from store.visibility import Mask
 
 MAX_LLM_CALLS = 40  # default for one query
@@ -343,7 +343,7 @@ class Engine:
             spelled = _correct(connection, served, question).question
             if spelled != dependencies.question or is_touched(dependencies, served):
                 return True
-            read = partial(known_passages, connection)
+            read = partial(read_passages, connection)
             if find_other_forms(served, dependencies.asked, read) != dependencies.forms:
                 return True
             words = read_query_words(spelled)
@@ -376,7 +376,7 @@ class Engine:
         missing.
         """
         try:
-            version(connection, asked.id)
+            read_version(connection, asked.id)
         except NoSuchVersion:
             if self._head is None or self._head.version.id == asked.id:
                 raise
@@ -389,7 +389,7 @@ class Engine:
             return self._open_connection()
         served = self._head.version.id if self._head else None
         readable = served if at in ("head", str(served)) else None
-        return self._copy.connection(self._open_connection, readable)
+        return self._copy.get_connection(self._open_connection, readable)
 
     def _open_connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
@@ -488,7 +488,7 @@ def _answer(
 def _resolve_mask(connection: Connection, hidden: Mask | Acl) -> Mask:
     """Return the mask for `hidden`. An ACL hides all sources that it does not list."""
     if isinstance(hidden, Acl):
-        return hidden.hidden_among(source_names(connection).values())
+        return hidden.hidden_among(read_source_names(connection).values())
     return hidden
 
 
@@ -496,5 +496,5 @@ def _correct(connection: Connection, served: Snapshot, question: str) -> Spellin
     """Correct the question's spelling with the words of all documents, including filtered-out
     documents.
     """
-    read = partial(known_passages, connection)
+    read = partial(read_passages, connection)
     return find_corrections(served.unfiltered or served, question, read)

@@ -41,7 +41,7 @@ from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, select_largest
 from hopsyncd.retrieve.term_matches import Read, look_up_terms
 from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import list_index_terms
-from store.content import full_text
+from store.content import build_full_text
 from store.records import Passage, PassageId
 
 _BATCH = 128  # passages read in one query of the database.
@@ -320,7 +320,7 @@ class _Texts:
             self._read_missing([row for row in batch if row not in self._known])
             for row in batch:
                 if passage := self._known[row]:
-                    yield row, full_text(passage)
+                    yield row, build_full_text(passage)
 
     def defines(self, row: int, code: str) -> bool:
         """Return whether a passage that was read defines a code."""

@@ -18,7 +18,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall
 from hopsyncd.retrieve.hop_variants import EdgeStep, Fork, Offers
-from store.content import known_passages, question_texts
+from store.content import read_passages, read_question_texts
 from store.contract import Connection
 from store.records import Passage, PassageId, QuestionId
 from store.transactions import snapshot as reading
@@ -53,8 +53,8 @@ def read_materials(
     asked = {edge: _find_question(snapshot, step) for edge, step in steps.items()}
     starts = [PassageId(int(snapshot.passage_ids[fork.passage])) for fork in forks]
     with reading(connection):
-        passages = known_passages(connection, {*starts, *ends.values()})
-        texts = question_texts(connection, asked.values(), ends.values())
+        passages = read_passages(connection, {*starts, *ends.values()})
+        texts = read_question_texts(connection, asked.values(), ends.values())
 
     def describe(edge: int) -> str:
         text, end = texts.get(asked[edge], ""), passages.get(ends[edge])

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 from hopsyncd.errors import LlmError, LlmNonsense
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, Purpose, Reply, ask
@@ -218,7 +218,7 @@ class LogicSearch:
             except LlmNonsense as error:
                 self._degraded.append(f"step {rank} of the search has no answer: {error.why}")
         if self._open():
-            left = plural(len(self._open()), "subproblem")
+            left = pluralise(len(self._open()), "subproblem")
             self._degraded.append(
                 f"the search stopped after {MAX_RANKS} steps, before {left} could be searched"
             )
@@ -282,7 +282,7 @@ class LogicSearch:
         if wrong and not passages:
             raise _make_error(
                 f"the reply cites passage {wrong[0]}, but the prompt has"
-                f" {plural(len(shown.excerpts), 'passage')}"
+                f" {pluralise(len(shown.excerpts), 'passage')}"
             )
         if wrong:
             self._degraded.append(shown.describe_unsent(wrong))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hopsyncd.display import mail_name
+from hopsyncd.display import format_mail_name
 from hopsyncd.index.live_index import NO_DATE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.tokens import count_tokens
@@ -141,7 +141,7 @@ def find_title(passage: Passage, places: Sequence[Place]) -> str:
     The title is a mail's subject and sender, or the first heading, or the path.
     """
     heading = list(passage.heading)
-    if places and (name := mail_name(places[0].origin, heading)):
+    if places and (name := format_mail_name(places[0].origin, heading)):
         return name
     return heading[0] if heading else places[0].document if places else ""
 

@@ -34,7 +34,7 @@ from hopsyncd.text.abbreviations import (
     make_form_term,
     split_stems,
 )
-from store.content import full_text
+from store.content import build_full_text
 from store.records import PassageId
 
 _MOST_FORMS = 3  # the most other forms of a form in the question.
@@ -220,7 +220,7 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
     matches = [
         row_of[id_]
         for id_, passage in read(row_of).items()
-        if pattern.search(unicodedata.normalize("NFC", full_text(passage)))
+        if pattern.search(unicodedata.normalize("NFC", build_full_text(passage)))
     ]
     return np.array(sorted(matches), dtype=np.int64)
 

@@ -16,7 +16,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.config.schedule import date_ms
+from hopsyncd.config.schedule import parse_date_ms
 from hopsyncd.errors import BadRequest
 from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.index.arrays import expand_ranges
@@ -199,7 +199,7 @@ def _parse_filter(text: str, now: datetime) -> Condition:
 def _make_condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
     """Make a condition. Dates are in the time zone of `now`, or in local time if it has none.
     Raises ValueError if a date is invalid."""
-    at_ms = date_ms(value, now) if key in DATE_KEYS else 0
+    at_ms = parse_date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026-03-14, 2026-03, 30d or yesterday")
     return Condition(key, value, is_excluded, at_ms)

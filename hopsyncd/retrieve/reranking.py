@@ -7,7 +7,7 @@ orders are added.
 
 from hopsyncd.retrieve.ranking import Ranked, fuse_reciprocal_ranks
 from hopsyncd.retrieve.strategy import SearchRequest
-from store.content import full_text
+from store.content import build_full_text
 
 RERANKED = 20  # first passages that the reranker reads
 _UNCONFIGURED = "query.rerank is set, but no reranker is configured in [models]"
@@ -31,7 +31,7 @@ def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
     first = ranked[:RERANKED]
     passages = request.tools.passages.read(request.connection, [hit.passage for hit in first])
     hits = {hit.passage: hit for hit in first if hit.passage in passages}
-    texts = [full_text(passages[id_]) for id_ in hits]
+    texts = [build_full_text(passages[id_]) for id_ in hits]
     scores = request.tools.rerank_scores(request.question, texts, request.notes)
     if scores is None:
         return ranked

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hopsyncd.config.values import Search
-from hopsyncd.display import mail_name
+from hopsyncd.display import format_mail_name
 from hopsyncd.formats.media_types import describe_location, find_unit, name_cell
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.questions import ask_about_name
@@ -35,7 +35,7 @@ from hopsyncd.retrieve.searcher import SearchResult
 from hopsyncd.retrieve.sentences import read_visible_places
 from hopsyncd.retrieve.spelling import NOTHING_CORRECTED, Spelling
 from hopsyncd.retrieve.strength import Strength
-from store.content import known_passages, question_texts
+from store.content import read_passages, read_question_texts
 from store.contract import Connection
 from store.reads import Place
 from store.records import Passage, PassageId, QuestionId
@@ -85,7 +85,7 @@ def build_answer(
 ) -> Answer:
     """Fetch the passages found, with all data needed to display them."""
     shown = {passage for hit in result.ranked for passage in _list_shown(hit)}
-    passages = known_passages(connection, shown)
+    passages = read_passages(connection, shown)
     # A purge may have removed some of these passages while the LLM answered.
     ranked = [
         hit if _list_shown(hit) <= passages.keys() else Ranked(hit.passage, hit.score)
@@ -100,7 +100,7 @@ def build_answer(
         ranked=tuple(ranked),
         passages=passages,
         places=places,
-        questions=question_texts(
+        questions=read_question_texts(
             connection,
             [
                 *(step.question for hit in ranked for step in hit.hops),
@@ -406,6 +406,6 @@ def _end(answer: Answer, passage: PassageId) -> HopEnd:
         "heading": heading,
         "document": places[0].document if places else None,
     }
-    if places and (name := mail_name(places[0].origin, heading)):
+    if places and (name := format_mail_name(places[0].origin, heading)):
         end["document_name"] = name
     return end

@@ -25,8 +25,8 @@ from hopsyncd.index.snapshot import Snapshot
 from store.changes import Stamp, stamp
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, StoreError
-from store.versions import version
-from store.visibility import Mask, hidden_folders, hidden_sources
+from store.versions import read_version
+from store.visibility import Mask, list_hidden_folders, list_hidden_sources
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class SavedViews:
             with self._connect() as connection:
                 if stamp(connection, saved_stamp.version) != saved_stamp:
                     return None
-                of_view = version(connection, saved_stamp.version)
+                of_view = read_version(connection, saved_stamp.version)
             if of_view.generation != head.version.generation:
                 return None
         except (FileNotFoundError, NoSuchVersion):
@@ -148,6 +148,6 @@ def _describe(hidden: Mask) -> list[Any]:
     """Describe the hidden sources and folders as JSON. Equal masks have the same description."""
     folders = [
         [folder.source, list(folder.patterns), list(folder.decisions)]
-        for folder in hidden_folders(hidden)
+        for folder in list_hidden_folders(hidden)
     ]
-    return [_RULES, hidden_sources(hidden), sorted(folders)]
+    return [_RULES, list_hidden_sources(hidden), sorted(folders)]

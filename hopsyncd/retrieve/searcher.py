@@ -39,7 +39,7 @@ from hopsyncd.retrieve.sentences import (
     PassageTexts,
     compute_term_weights,
     list_sentences,
-    read_sets,
+    read_best_sets,
     read_visible_places,
 )
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
@@ -49,9 +49,9 @@ from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.conflict_copies import is_conflict_copy
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
-from store.reads import places_at
+from store.reads import read_places
 from store.records import PassageId
 from store.transactions import snapshot
 
@@ -151,7 +151,7 @@ class Searcher(SearchTools):
         """Return the first k hits, each with its near-duplicates listed below it."""
 
         def find_copies(ids: Sequence[PassageId]) -> set[PassageId]:
-            places = places_at(connection, head.version.id, ids, head.hidden) if ids else {}
+            places = read_places(connection, head.version.id, ids, head.hidden) if ids else {}
             return {
                 id_
                 for id_, passage_places in places.items()
@@ -299,10 +299,10 @@ class Searcher(SearchTools):
         self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
     ) -> Material:
         """Choose excerpts of these passages for an LLM that answers the query."""
-        passages = known_passages(connection, ids)
+        passages = read_passages(connection, ids)
         places = read_visible_places(connection, head, passages)
         texts = PassageTexts(tuple(id_ for id_ in ids if id_ in passages), passages, places)
-        sets = read_sets(connection, head.version.id, texts.ranked)
+        sets = read_best_sets(connection, head.version.id, texts.ranked)
         weights = compute_term_weights(head, query)
         vector = self.vector(query)
         sentences = list_sentences(texts, sets, vector, weights, self._encoder)

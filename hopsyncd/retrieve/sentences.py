@@ -13,12 +13,12 @@ from hopsyncd.models.keywords import STOP_WORDS, normalise
 from hopsyncd.models.questions import find_sentence_spans
 from hopsyncd.retrieve.query_context import compute_question_idf
 from hopsyncd.text.words import list_index_terms, map_texts_to_terms
-from store.content import best_sets, sets_by_id
+from store.content import find_best_sets, read_sets_by_id
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
-from store.reads import Place, places_at
+from store.reads import Place, read_places
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
-from store.versions import version
+from store.versions import read_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def read_visible_places(
     connection: Connection, served: Snapshot, passages: Iterable[PassageId]
 ) -> dict[PassageId, list[Place]]:
     """Read the places of passages in the documents that the version shows."""
-    places = places_at(connection, served.version.id, passages, served.hidden)
+    places = read_places(connection, served.version.id, passages, served.hidden)
     if served.passes_filter is None:
         return places
     rows = served.select_visible_documents(
@@ -87,17 +87,18 @@ def read_visible_places(
     }
 
 
-def read_sets(
+def read_best_sets(
     connection: Connection, version_id: int, passages: Sequence[PassageId]
 ) -> dict[PassageId, QuestionSet]:
     """Read the question sets of passages at a version. Returns {} if the version was removed."""
     try:
-        generation = version(connection, version_id).generation
+        generation = read_version(connection, version_id).generation
     except NoSuchVersion:  # garbage collection has removed the version
         return {}
-    ids = best_sets(connection, generation, passages)
+    ids = find_best_sets(connection, generation, passages)
     return {
-        question_set.passage: question_set for question_set in sets_by_id(connection, ids.values())
+        question_set.passage: question_set
+        for question_set in read_sets_by_id(connection, ids.values())
     }
 
 

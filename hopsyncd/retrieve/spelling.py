@@ -26,7 +26,7 @@ from hopsyncd.text.words import (
     list_spellings,
     map_texts_to_terms,
 )
-from store.content import full_text
+from store.content import build_full_text
 from store.records import PassageId
 
 _FEW_UNKNOWN = 2  # A short question with more unknown words is taken for another language.
@@ -160,4 +160,4 @@ def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     rows = [term_rows.passage_rows for term_rows in look_up_terms(snapshot, list_index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     texts = read([PassageId(id_) for id_ in passages.tolist()])
-    return any(word in list_spellings(full_text(passage)) for passage in texts.values())
+    return any(word in list_spellings(build_full_text(passage)) for passage in texts.values())

@@ -17,7 +17,7 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.content import known_passages
+from store.content import read_passages
 from store.contract import Connection
 from store.records import Passage, PassageId, Vectors, to_grid
 
@@ -36,7 +36,7 @@ class PassageCache:
         cache = self._kept  # `forget` replaces the dictionary
         passages = {id_: cache.get(id_) for id_ in ids}
         missing = [id_ for id_, passage in passages.items() if passage is None]
-        new = known_passages(connection, missing) if missing else {}
+        new = read_passages(connection, missing) if missing else {}
         if len(cache) + len(new) > _KEPT_PASSAGES:
             cache.clear()
         cache.update(new)

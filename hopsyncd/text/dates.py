@@ -160,7 +160,7 @@ def make_day_term(day: str, order: Order | None = None) -> str:
     return f"day {day} {order}" if order else f"day {day}"
 
 
-def order_term(order: Order) -> str:
+def make_order_term(order: Order) -> str:
     """Return the index term of a date that proves an order."""
     return f"order {order}"
 
@@ -176,7 +176,7 @@ def count_date_terms(text: str) -> Counter[str]:
     for written in find_dates(text):
         terms[make_day_term(written.day, written.order)] += 1
         if written.proves:
-            terms[order_term(written.proves)] += 1
+            terms[make_order_term(written.proves)] += 1
     if is_day_first_language(text):
         terms[DAY_FIRST_LANGUAGE] = 1
     return terms

@@ -125,12 +125,12 @@ def recognise_language(text: str) -> Language | None:
     for language, script in _SCRIPTS:
         if re.search(script, text):
             return language
-    scores = _score(_WORD.findall(text.lower()), text.lower())
+    scores = _score_languages(_WORD.findall(text.lower()), text.lower())
     best = max(scores.values())
     return next(language for language, score in scores.items() if score == best) if best else None
 
 
-def _score(words: list[str], text: str) -> dict[Language, float]:
+def _score_languages(words: list[str], text: str) -> dict[Language, float]:
     """Return a score for each language. A word counts less if other languages also have it."""
     scores = dict.fromkeys(_FUNCTION_WORDS, 0.0)
     for word in words:

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hopsyncd.client import RequestFailed, calls
-from hopsyncd.client.local_files import sources_here
-from hopsyncd.client.opening import editor_command, target_of
-from hopsyncd.config.configuration import config_path, load_config
+from hopsyncd.client.local_files import map_local_sources
+from hopsyncd.client.opening import find_target, make_editor_command
+from hopsyncd.config.configuration import find_config_path, load_config
 from hopsyncd.config.edit import add_source, ignore_document, remove_source
 from hopsyncd.config.source_detection import detect_source
 from hopsyncd.errors import BadRequest, Forbidden, NotFound
@@ -52,7 +52,7 @@ class ActionViews(View):
 
     async def act(self, request: Request) -> Response:
         """Perform the action that the address names."""
-        form = await self.form_of(request)
+        form = await self.read_form(request)
         if form is None:
             return self.refuse_form(request)
         return await self._act(request, form)
@@ -101,7 +101,9 @@ class ActionViews(View):
         place = _require(form, "place").strip()
         self.client.reload()
         source = detect_source(place)
-        name, _ = add_source(config_path(self._config_file), source.keys, form.get("name") or None)
+        name, _ = add_source(
+            find_config_path(self._config_file), source.keys, form.get("name") or None
+        )
         self.client.reload()
         return {"source": name}
 
@@ -109,7 +111,7 @@ class ActionViews(View):
         self._require_own_daemon()
         source = _require(form, "source")
         self.client.reload()
-        remove_source(config_path(self._config_file), source)
+        remove_source(find_config_path(self._config_file), source)
         self.client.remove(source)
         self.client.reload()
         return {"source": source}
@@ -118,7 +120,7 @@ class ActionViews(View):
         self._require_own_daemon()
         source, document = _require(form, "source"), _require(form, "document")
         self.client.reload()
-        ignore_document(config_path(self._config_file), source, document)
+        ignore_document(find_config_path(self._config_file), source, document)
         self.client.reload()
         self.client.send(calls.start_sync([source]))
         return {"document": document}
@@ -137,11 +139,11 @@ class ActionViews(View):
                 "no document contains this passage any more",
                 "Read the text at the older version, or ask again",
             )
-        sources = sources_here(self.client)
-        target, is_text = target_of(passage, sources)
+        sources = map_local_sources(self.client)
+        target, is_text = find_target(passage, sources)
         line = passage["lines"][0] if passage["lines"] else 1
         editor = load_config(self._config_file).open.editor
-        command = editor_command(editor, target, line) if is_text else None
+        command = make_editor_command(editor, target, line) if is_text else None
         start_program(command, target)
         return {"document": str(passage["document"])}
 
@@ -158,7 +160,7 @@ class ActionViews(View):
         """Show the effect of restoring a version, and a button to restore it."""
         number: int = request.path_params["number"]
         diff = self.client.diff("head", str(number), _DIFF_LINES, graph=False)
-        return self.html(request, "restore.html", view="Changes", number=number, diff=diff)
+        return self.render_page(request, "restore.html", view="Changes", number=number, diff=diff)
 
 
 def start_program(command: list[str] | None, target: str) -> None:

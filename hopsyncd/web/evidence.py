@@ -8,7 +8,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hopsyncd.display import CELL_SHOWN, document_name, document_title, show_cells, title_of
+from hopsyncd.display import (
+    CELL_SHOWN,
+    choose_document_title,
+    format_document_name,
+    format_title,
+    show_cells,
+)
 from hopsyncd.formats.units import split_into_sentences
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.words import list_index_terms, map_texts_to_terms
@@ -91,7 +97,7 @@ class Group:
 
 
 @lru_cache(maxsize=64)
-def question_terms(question: str) -> frozenset[str]:
+def list_question_terms(question: str) -> frozenset[str]:
     """Return the terms of a question to mark in texts, without words such as "the"."""
     words = [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
     return frozenset(list_index_terms(" ".join(words)))
@@ -100,24 +106,24 @@ def question_terms(question: str) -> frozenset[str]:
 def mark_words(text: str, terms: frozenset[str]) -> Markup:
     """Convert text to HTML, and mark the words of a question in any form.
 
-    >>> mark_words("She programmed <it>", question_terms("Who programs?"))
+    >>> mark_words("She programmed <it>", list_question_terms("Who programs?"))
     Markup('She <mark>programmed</mark> &lt;it&gt;')
     """
     if not terms:
         return escape(text)
     by_word = map_texts_to_terms({word.lower() for word in _WORD.findall(text)})
-    wanted = {word for word, found in by_word.items() if not terms.isdisjoint(found)}
+    words = {word for word, word_terms in by_word.items() if not terms.isdisjoint(word_terms)}
     parts, end = list[Markup](), 0
-    for found in _WORD.finditer(text):
-        if found[0].lower() in wanted:
-            parts.append(escape(text[end : found.start()]))
-            parts.append(Markup("<mark>{}</mark>").format(found[0]))
-            end = found.end()
+    for match in _WORD.finditer(text):
+        if match[0].lower() in words:
+            parts.append(escape(text[end : match.start()]))
+            parts.append(Markup("<mark>{}</mark>").format(match[0]))
+            end = match.end()
     parts.append(escape(text[end:]))
     return Markup("").join(parts)
 
 
-def snippet(text: str, terms: frozenset[str]) -> Markup:
+def make_snippet(text: str, terms: frozenset[str]) -> Markup:
     """Return the text from the sentence with the most terms, as HTML with the terms marked.
 
     The result has up to `_SNIPPET_CHARACTERS` characters of the text, about two lines.
@@ -156,7 +162,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
         by_number.setdefault(sentence["citation"], []).append(sentence["text"])
     if not by_number:  # an LLM wrote the answer, so the cards show no sentences
         by_number = {number: [] for number in cited}
-    terms = question_terms(answer.get("question", ""))
+    terms = list_question_terms(answer.get("question", ""))
     cards = list[Card]()
     for index, (number, texts) in enumerate(by_number.items()):
         passage = cited[number]
@@ -172,7 +178,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
                 passage=passage,
                 sentences=[mark_words(show_cells(text), terms) for text in texts],
                 plain=" ".join(texts) or passage["text"],
-                modified=modified.get(document_key(passage)),
+                modified=modified.get(make_document_key(passage)),
                 joined_by=joint,
                 joined_to=card,
                 is_name=is_name,
@@ -202,7 +208,11 @@ aria-label="Source 1: a.md">[1]</a>.')
             Markup(
                 '<a class="cite" href="{}" data-open="{}" aria-label="Source {}: {}">{}</a>'
             ).format(
-                address(passage["id"]), passage["id"], match[1], document_title(passage), match[0]
+                address(passage["id"]),
+                passage["id"],
+                match[1],
+                choose_document_title(passage),
+                match[0],
             )
         )
         end = match.end()
@@ -219,7 +229,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
     >>> join_of(*ends, [{**hop, "question": "What is said of December?"}])
     ('December', True)
     """
-    if name := shared_name(first, second):
+    if name := find_shared_name(first, second):
         return name, True
     ends = {first["id"], second["id"]}
     for hop in hops:
@@ -232,7 +242,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
     return "", False
 
 
-def shared_name(first: Passage, second: Passage) -> str:
+def find_shared_name(first: Passage, second: Passage) -> str:
     """Return the name that connects two passages, or "" if no name does.
 
     The name is a title of one passage in the text of the other, or the longest name that both texts
@@ -240,31 +250,35 @@ def shared_name(first: Passage, second: Passage) -> str:
 
     >>> ada = {"heading": ["Ada"], "text": "She was a daughter of Lord Byron."}
     >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}
-    >>> shared_name(ada, byron), shared_name(byron, ada)
+    >>> find_shared_name(ada, byron), find_shared_name(byron, ada)
     ('Lord Byron', 'Lord Byron')
-    >>> shared_name(*({"heading": ["Bay of Corfu"], "text": f"The {it} is old."} for it in "ab"))
+    >>> texts = "The a is old.", "The b is old."
+    >>> find_shared_name(*({"heading": ["Bay of Corfu"], "text": text} for text in texts))
     'Bay of Corfu'
     """
     for text, other in ((first, second), (second, first)):
         for title in reversed(other["heading"][:1] + other["heading"][1:][-1:]):
-            if len(title) <= _LONGEST_NAME and (found := _whole_words(text["text"], title)):
-                return found
-    names = [{found[0] for found in _NAME.finditer(_whole(text))} for text in (first, second)]
+            if len(title) <= _LONGEST_NAME and (match := _match_whole_words(text["text"], title)):
+                return match
+    names = [
+        {match[0] for match in _NAME.finditer(_join_heading_and_text(text))}
+        for text in (first, second)
+    ]
     shared = {name for name in names[0] & names[1] if name.casefold() not in STOP_WORDS}
     return max(shared, key=lambda name: (len(name), name), default="")
 
 
-def _whole(passage: Passage) -> str:
+def _join_heading_and_text(passage: Passage) -> str:
     # Line breaks, because a name never spans two lines.
     return "\n".join((*passage["heading"], passage["text"]))
 
 
-def _whole_words(text: str, words: str) -> str:
+def _match_whole_words(text: str, words: str) -> str:
     match = re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE)
     return match[0] if match and words.strip() else ""
 
 
-def document_key(passage: Passage) -> str:
+def make_document_key(passage: Passage) -> str:
     """Return the document as SOURCE/PATH, or "" if no document has the passage."""
     return f"{passage['source']}/{passage['document']}" if passage["document"] else ""
 
@@ -273,23 +287,25 @@ def group_by_document(
     passages: Sequence[Passage], question: str, modified: Mapping[str, str | None]
 ) -> list[Group]:
     """Group the results by document, in the order of each document's best passage."""
-    terms = question_terms(question)
+    terms = list_question_terms(question)
     groups = dict[str, Group]()
     for rank, passage in enumerate(passages, 1):
-        key = document_key(passage) or passage["id"]
-        title = title_of(passage) if not passage["document"] else document_title(passage)
+        key = make_document_key(passage) or passage["id"]
+        title = format_title(passage) if not passage["document"] else choose_document_title(passage)
         group = groups.setdefault(
             key,
             Group(
                 passage["source"],
                 passage["document"],
-                document_name(passage) if passage["document"] else "",
+                format_document_name(passage) if passage["document"] else "",
                 title,
                 modified.get(key),
             ),
         )
         below = passage["heading"][1:] if passage["document"] else []
-        group.hits.append(Hit(passage, rank, snippet(passage["text"], terms), _BELOW.join(below)))
+        group.hits.append(
+            Hit(passage, rank, make_snippet(passage["text"], terms), _BELOW.join(below))
+        )
     return list(groups.values())
 
 
@@ -326,14 +342,14 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
     reasons = dict[tuple[str, str], Reason]()
     for hop in hops:
         ends = hop["from"], hop["to"]
-        verb, name = _in_words(hop)
-        start, end = (document_title(end) for end in ends)
+        verb, name = _put_in_words(hop)
+        start, end = (choose_document_title(end) for end in ends)
         key = (ends[0]["id"], ends[1]["id"])
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
 
 
-def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
+def _put_in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
     """Return the verb of a hop, and its name or question."""
     question = str(hop["question"])
     match hop["asked_by"]:
@@ -345,19 +361,19 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             about = _THEN.fullmatch(question)
             if about is None or about[1].endswith("?"):
                 return "led on to", ""
-            name = _whole_name(hop, about[1])
-            is_about = any(_whole_words(title, name) for title in hop["to"]["heading"])
+            name = _complete_name(hop, about[1])
+            is_about = any(_match_whole_words(title, name) for title in hop["to"]["heading"])
             return ("mentions", name) if is_about else ("led on to", "")
         case "both":
             about = _ABOUT.fullmatch(question)
-            return _BOTH_MENTION, _whole_name(hop, about[1]) if about else question
+            return _BOTH_MENTION, _complete_name(hop, about[1]) if about else question
         case "to":
             return "answers", question
         case _:
             return "raises", question
 
 
-def _whole_name(hop: Mapping[str, Any], name: str) -> str:
+def _complete_name(hop: Mapping[str, Any], name: str) -> str:
     """Return the title of one of the hop's passages if it begins with `name`, otherwise `name`.
 
     A question may have only the beginning of a title.

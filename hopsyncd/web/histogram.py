@@ -47,7 +47,7 @@ def make_histogram(
     periods = list[tuple[str, int]]()
     if counts:
         first, last = min(counts), max(counts)
-        if _ordinal(last) - _ordinal(first) < _MOST_MONTHS:
+        if _number_month(last) - _number_month(first) < _MOST_MONTHS:
             periods = _fill(first, last, counts)
         else:
             years = dict[str, int]()
@@ -56,18 +56,20 @@ def make_histogram(
             span = range(int(min(years)), int(max(years)) + 1)
             periods = [(f"{year:04}", years.get(f"{year:04}", 0)) for year in span][-_MOST_BARS:]
     return Histogram(
-        _bars(periods, lambda since, before: links.replace_filters(_DATE_KEYS, [since, before])),
-        _label(periods[0][0]) if periods else "",
-        _label(periods[-1][0]) if periods else "",
+        _make_bars(
+            periods, lambda since, before: links.replace_filters(_DATE_KEYS, [since, before])
+        ),
+        _format_label(periods[0][0]) if periods else "",
+        _format_label(periods[-1][0]) if periods else "",
         is_narrowed,
         links.replace_filters(_DATE_KEYS, []),
     )
 
 
-def _ordinal(month: str) -> int:
+def _number_month(month: str) -> int:
     """Number the months, so that they can be counted and compared.
 
-    >>> _ordinal("2026-03") - _ordinal("2025-12")
+    >>> _number_month("2026-03") - _number_month("2025-12")
     3
     """
     year, _, number = month.partition("-")
@@ -82,43 +84,43 @@ def _fill(first: str, last: str, counts: Mapping[str, int]) -> list[tuple[str, i
     """
     months = [
         f"{month // 12:04}-{month % 12 + 1:02}"
-        for month in range(_ordinal(first), _ordinal(last) + 1)
+        for month in range(_number_month(first), _number_month(last) + 1)
     ]
     return [(month, counts.get(month, 0)) for month in months]
 
 
-def _bars(periods: Sequence[tuple[str, int]], link: Callable[[str, str], str]) -> list[Bar]:
+def _make_bars(periods: Sequence[tuple[str, int]], link: Callable[[str, str], str]) -> list[Bar]:
     if not periods:
         return []
-    most = max(documents for _, documents in periods)
+    highest_count = max(documents for _, documents in periods)
     width = _WIDTH / max(len(periods), 12)
     return [
         Bar(
-            _label(period),
+            _format_label(period),
             documents,
             round(index * width, 2),
             round(width, 2),
-            round(max(_HEIGHT * documents / most, _LEAST), 1),
-            link(*_bounds(period)),
+            round(max(_HEIGHT * documents / highest_count, _LEAST), 1),
+            link(*_make_bounds(period)),
         )
         for index, (period, documents) in enumerate(periods)
         if documents
     ]
 
 
-def _bounds(period: str) -> tuple[str, str]:
+def _make_bounds(period: str) -> tuple[str, str]:
     """Return the filters that select a month or year.
 
-    >>> _bounds("2025-12"), _bounds("2025")
+    >>> _make_bounds("2025-12"), _make_bounds("2025")
     (('since:2025-12', 'before:2026-01'), ('since:2025', 'before:2026'))
     """
     if len(period) == 4:
         return f"since:{period}", f"before:{int(period) + 1:04}"
-    after = _ordinal(period) + 1
+    after = _number_month(period) + 1
     return f"since:{period}", f"before:{after // 12:04}-{after % 12 + 1:02}"
 
 
-def _label(period: str) -> str:
+def _format_label(period: str) -> str:
     """Format a month or a year as the label of a bar.
 
     >>> _label("2026-03"), _label("2019")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 
 Kind = Literal["ok", "busy", "warn", "bad"]
 
@@ -35,7 +35,7 @@ class ImportClock:
         self._began_s = 0.0
         self._began_share = 0.0
 
-    def left_s(self, source: str, share: float) -> float | None:
+    def estimate_left_s(self, source: str, share: float) -> float | None:
         """Estimate the seconds left, or return None if they are unknown."""
         now_s = time.monotonic()
         if source != self._source or share < self._began_share:
@@ -48,15 +48,15 @@ class ImportClock:
 
 
 def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
-    documents = plural(status["documents"], "document")
+    documents = pluralise(status["documents"], "document")
     if progress := status["progress"]:
-        left_s = clock.left_s(progress["source"], progress["share"])
+        left_s = clock.estimate_left_s(progress["source"], progress["share"])
         work, so_far = "Importing", " so far"
         if progress.get("again"):
             work, so_far = "Reading again", ""
         text = f"{work} {progress['share']:.0%}"
         if left_s is not None:
-            text += f", {_duration(left_s)} left"
+            text += f", {_format_duration(left_s)} left"
         detail = f"{progress['source']}: {documents}{so_far}"
         return IndexState("busy", text, detail, share=progress["share"])
     paused = [source for source in status["sources"] if source["problem"]]
@@ -74,10 +74,10 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
     return IndexState("ok", "Up to date", count=documents)
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format a number of seconds as a rounded duration.
 
-    >>> _duration(7), _duration(130), _duration(8000)
+    >>> _format_duration(7), _format_duration(130), _format_duration(8000)
     ('10 s', '2 min', '2 h')
     """
     if seconds < 55:

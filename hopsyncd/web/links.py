@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from hopsyncd.config.values import MATCHES, STRATEGIES, Match, Strategy
-from hopsyncd.web.rendering import query_string
+from hopsyncd.web.rendering import format_query
 
 MAX_DIGITS = 9
 _K = 8
@@ -72,40 +72,40 @@ class Links:
         self.here_path = request.url.path
         self._fields = [pair for pair in request.query_params.multi_items() if pair[0] != "part"]
 
-    def names(self) -> Mapping[str, Any]:
+    def list_template_values(self) -> Mapping[str, Any]:
         """Return the functions and values for the templates, by name."""
         return {
-            "url": self.url,
-            "at_version": self.at_version,
+            "url": self.make_url,
+            "at_version": self.link_to_version,
             "here_path": self.here_path,
             "here_fields": [pair for pair in self._fields if pair[0] not in ("at", "open", "tab")],
-            "now_url": self.at_version(""),
+            "now_url": self.link_to_version(""),
             "open_url": self.open_url,
-            "close_url": self._search(),
+            "close_url": self._make_search_url(),
             "toggled": self.toggle_filter,
             "with_filters": lambda added: self.replace_filters((), added),
-            "more_url": self._search(k=_MOST),
-            "asked_query": query_string(self._search_fields()),
+            "more_url": self._make_search_url(k=_MOST),
+            "asked_query": format_query(self._make_search_fields()),
         }
 
-    def url(self, path: str, **fields: Any) -> str:
+    def make_url(self, path: str, **fields: Any) -> str:
         """Return the link to a path, at the version in view."""
-        query = query_string({**fields, "at": self._asked.at})
+        query = format_query({**fields, "at": self._asked.at})
         return f"{self._base}{path}{'?' if query else ''}{query}"
 
-    def at_version(self, version: object) -> str:
+    def link_to_version(self, version: object) -> str:
         """Return the link to the current view at another version."""
         fields = dict[str, list[str]]()
         for name, value in self._fields:
             if name not in ("at", "open", "tab"):
                 fields.setdefault(name, []).append(value)
-        query = query_string({**fields, "at": version})
+        query = format_query({**fields, "at": version})
         return f"{self.here_path}{'?' if query else ''}{query}"
 
     def open_url(self, passage: str, tab: str = "document") -> str:
         """Return the link to the current search with a passage in the preview."""
         shown = None if tab == "document" else tab
-        return f"{self._search(open=passage, tab=shown)}#preview"
+        return f"{self._make_search_url(open=passage, tab=shown)}#preview"
 
     def toggle_filter(self, text: str) -> str:
         """Return the link to the search with the filter added, or removed if the filter is
@@ -113,20 +113,20 @@ class Links:
         filters = [filter_ for filter_ in self._asked.filters if filter_ != text]
         if len(filters) == len(self._asked.filters):
             filters.append(text)
-        return self._search(f=filters)
+        return self._make_search_url(f=filters)
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
         """Return the link to the search with the filters of these keys replaced by `added`."""
         remaining = [
             filter_ for filter_ in self._asked.filters if filter_.partition(":")[0] not in keys
         ]
-        return self._search(f=[*remaining, *added])
+        return self._make_search_url(f=[*remaining, *added])
 
-    def _search(self, **fields: Any) -> str:
-        query = query_string(self._search_fields() | fields)
+    def _make_search_url(self, **fields: Any) -> str:
+        query = format_query(self._make_search_fields() | fields)
         return f"{self._base}/{'?' if query else ''}{query}"
 
-    def _search_fields(self) -> dict[str, Any]:
+    def _make_search_fields(self) -> dict[str, Any]:
         asked = self._asked
         return {
             "q": asked.question,

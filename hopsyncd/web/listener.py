@@ -63,7 +63,7 @@ class Door:
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
-    def new_address(self) -> str:
+    def create_address(self) -> str:
         """Create an address that opens the web interface once. Earlier addresses stop working.
 
         If there is no `address_file`, the address expires in 10 min.
@@ -71,33 +71,33 @@ class Door:
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
         if self.address_file:
-            replace_private(self.address_file, opener(address))
+            replace_private(self.address_file, make_opener(address))
         self._token = token
         self._until_s = math.inf if self.address_file else time.monotonic() + _TOKEN_S
         return address
 
-    def session_for(self, token: str) -> str | None:
+    def open_session(self, token: str) -> str | None:
         """Open a session and return its cookie. Returns None if the token is not valid, or no
         longer valid."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
         if self.address_file:
-            self.new_address()  # if the disk is full, this raises, and the old address stays valid
+            self.create_address()  # if the disk is full, this raises, and the old address stays
         else:
             self._token = ""
         self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
         return self._sessions[-1]
 
-    def form_token(self, request: Request) -> str:
+    def make_form_token(self, request: Request) -> str:
         """Return the token in the forms of a request's session. Other sites do not know this
         token."""
-        session = next(filter(self.is_open_to, cookies_of(request)), "")
+        session = next(filter(self.is_open_to, read_cookies(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
     def is_form_of(self, request: Request, token: str) -> bool:
         """Return whether a form has the token of the session that sends it."""
-        return hmac.compare_digest(self.form_token(request).encode(), token.encode())
+        return hmac.compare_digest(self.make_form_token(request).encode(), token.encode())
 
     def is_open_to(self, cookie: str) -> bool:
         """Return whether a cookie belongs to a session."""
@@ -133,14 +133,14 @@ class PageGuard:
         if scope["type"] != "http":
             return
         request = Request(scope)
-        answer = self._refusal(request) or self._entrance(request)
+        answer = self._refuse(request) or self._admit(request)
         await (answer or self._app)(scope, receive, add_security_headers(send))
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refuse(self, request: Request) -> Response | None:
         headers = request.headers
         named = headers.getlist("host")
         if len(named) != 1 or named[0] not in self._hosts:
-            return _refusal(403, "The address has the name of another host")
+            return _make_refusal(403, "The address has the name of another host")
         # To a browser, other ports of this machine are the same site but another origin.
         origins = {f"http://{host}" for host in self._hosts}
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
@@ -148,26 +148,26 @@ class PageGuard:
             foreign = True
         enters = request.url.path == "/" and request.method == "GET"
         if foreign and not enters:
-            return _refusal(403, "Another website sent this request")
+            return _make_refusal(403, "Another website sent this request")
         return None
 
-    def _entrance(self, request: Request) -> Response | None:
+    def _admit(self, request: Request) -> Response | None:
         """Answer a request without a session: open a session for a valid token, or else refuse the
         request."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
-            session = self._door.session_for(request.query_params.get("token", ""))
+            session = self._door.open_session(request.query_params.get("token", ""))
             if session is None:
-                return _refusal(401, "This address has already been used, or has expired")
+                return _make_refusal(401, "This address has already been used, or has expired")
             entered = HTMLResponse(_ENTERED.format(base=base))
             entered.set_cookie(COOKIE, session, path=base, httponly=True, samesite="strict")
             return entered
-        if not any(map(self._door.is_open_to, cookies_of(request))):
-            return _refusal(401, "This browser has no session")
+        if not any(map(self._door.is_open_to, read_cookies(request))):
+            return _make_refusal(401, "This browser has no session")
         return None
 
 
-def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
+def read_cookies(request: Request, cookie_name: str = COOKIE) -> list[str]:
     """Return the values of the cookie with that name in a request.
 
     `request.cookies` is not used, because unquoting values takes quadratic time in some versions of
@@ -175,14 +175,16 @@ def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
     """
     headers = request.headers.getlist("cookie")
     pairs = [pair.partition("=") for header in headers for pair in header[:_MAX_COOKIE].split(";")]
-    return [value.strip() for name, _, value in pairs if name.strip() == wanted][:_MAX_SESSIONS]
+    return [value.strip() for name, _, value in pairs if name.strip() == cookie_name][
+        :_MAX_SESSIONS
+    ]
 
 
-def _refusal(status: int, why: str) -> HTMLResponse:
+def _make_refusal(status: int, why: str) -> HTMLResponse:
     return HTMLResponse(_REFUSED.format(why=why), status)
 
 
-def opener(address: str) -> str:
+def make_opener(address: str) -> str:
     """Return an HTML page that redirects to the one-time address.
 
     The browser gets this page as a file, because other users can see addresses in command lines.
@@ -190,7 +192,7 @@ def opener(address: str) -> str:
     return _OPENER.format(address=address)
 
 
-def kept_address(file: Path) -> str | None:
+def read_kept_address(file: Path) -> str | None:
     """Read the one-time address in a `kept` file. Returns None if the file is missing or empty."""
     try:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None

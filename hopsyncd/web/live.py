@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.display import document_name
+from hopsyncd.display import format_document_name
 from hopsyncd.errors import REPORTABLE
 
 _POLL_S = 0.15
@@ -39,11 +39,11 @@ _VERSION = re.compile(r"[0-9]{1,18}")
 Event = Mapping[str, Any]
 
 
-def newest_version(client: Client) -> int:
+def read_newest_version(client: Client) -> int:
     return client.health()["version"]
 
 
-def _event_lines(kind: str, version: int, event: Event) -> bytes:
+def _format_event(kind: str, version: int, event: Event) -> bytes:
     return f"event: {kind}\nid: {version}\ndata: {json.dumps(event)}\n\n".encode()
 
 
@@ -63,7 +63,7 @@ class SharedVersion:
         with self._lock:
             version, asked_s = self._last
             if time.monotonic() - asked_s > _POLL_S / 2:
-                version = newest_version(self._client)
+                version = read_newest_version(self._client)
                 self._last = version, time.monotonic()
             return version
 
@@ -71,7 +71,7 @@ class SharedVersion:
 class VersionHub:
     """Asks the daemon for new versions, on behalf of all open pages of a user.
 
-    version: returns the number of the newest version. The default is `newest_version`.
+    version: returns the number of the newest version. The default is `read_newest_version`.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class VersionHub:
     ) -> None:
         self._client = client
         self._is_stopping = is_stopping
-        self._version = version or partial(newest_version, client)
+        self._version = version or partial(read_newest_version, client)
         self._listeners: dict[asyncio.Queue[Event | None], None] = {}
         self._task: asyncio.Task[None] | None = None
         self._thread = CapacityLimiter(1)
         self._active_s = -math.inf
 
-    async def events(self, request: Request) -> Response:
+    async def stream_events(self, request: Request) -> Response:
         """Return the stream of events for one page.
 
         The header `Last-Event-ID` of a browser that reconnects, or else the field `since`, has the
@@ -96,10 +96,10 @@ class VersionHub:
         """
         last_seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
         since = int(last_seen) if _VERSION.fullmatch(last_seen) else None
-        lines = self._lines(since)
+        lines = self._stream_lines(since)
         return StreamingResponse(lines, media_type="text/event-stream", headers=_HEADERS)
 
-    async def _lines(self, since: int | None) -> AsyncIterator[bytes]:
+    async def _stream_lines(self, since: int | None) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         if len(self._listeners) >= _MOST_LISTENERS:
             oldest = next(iter(self._listeners))
@@ -113,11 +113,11 @@ class VersionHub:
             yield f"retry: {_RETRY_MS}\n\n".encode()
             try:
                 version = await self._run(self._version)
-                yield _event_lines("begin", version, {"version": version})
+                yield _format_event("begin", version, {"version": version})
                 if since not in (None, version):
-                    event = await self._run(partial(self._changes, since, version))
+                    event = await self._run(partial(self._list_changes, since, version))
                     if event:
-                        yield _event_lines("version", version, event)
+                        yield _format_event("version", version, event)
             except REPORTABLE:  # the browser connects again
                 return
             while True:
@@ -128,7 +128,7 @@ class VersionHub:
                     continue
                 if event is None:
                     return
-                yield _event_lines("version", event["version"], event)
+                yield _format_event("version", event["version"], event)
         finally:
             self._listeners.pop(queue, None)
 
@@ -140,7 +140,7 @@ class VersionHub:
                 version = await self._run(self._version)
                 event = None
                 if last_seen is not None and version != last_seen:
-                    event = await self._run(partial(self._changes, last_seen, version))
+                    event = await self._run(partial(self._list_changes, last_seen, version))
             except REPORTABLE:
                 break
             if version != last_seen:
@@ -159,7 +159,7 @@ class VersionHub:
     async def _run(self, work: Callable[[], Any]) -> Any:
         return await run_sync(work, limiter=self._thread)
 
-    def _changes(self, old: int, new: int) -> Event | None:
+    def _list_changes(self, old: int, new: int) -> Event | None:
         """List up to `_MOST_NAMED` documents that differ between two versions.
 
         The list is empty if `old` is 0 or a version does not exist any more. Returns None if the
@@ -177,7 +177,7 @@ class VersionHub:
         documents = [
             {
                 "key": f"{item['source']}/{item['document']}",
-                "name": document_name(item).rpartition("/")[2],
+                "name": format_document_name(item).rpartition("/")[2],
                 "what": change,
             }
             for change, listed in (

@@ -7,8 +7,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hopsyncd.display import document_title
-from hopsyncd.printable import printable
+from hopsyncd.display import choose_document_title
+from hopsyncd.printable import make_printable
 from hopsyncd.web.links import Asked, read_asked, read_number
 from hopsyncd.web.views import View, run_view
 
@@ -46,7 +46,7 @@ class MapViews(View):
     name = "Map"
 
     @run_view
-    def map(self, request: Request) -> Response:
+    def show_map(self, request: Request) -> Response:
         """Show the map, and the list of its groups or of up to 500 documents of a group."""
         asked = read_asked(request)
         drawn = self.client.document_map(asked.at, asked.filters)
@@ -55,7 +55,7 @@ class MapViews(View):
         if only:
             groups = groups[only - 1 : only]
         template = "map_groups.html" if "part" in request.query_params else "map.html"
-        render = self.part if template == "map_groups.html" else self.html
+        render = self.render_part if template == "map_groups.html" else self.render_page
         return render(
             request,
             template,
@@ -66,18 +66,20 @@ class MapViews(View):
         )
 
     @run_view
-    def data(self, request: Request) -> Response:
+    def send_data(self, request: Request) -> Response:
         """Return the map as JSON, for the script that draws it."""
         asked = read_asked(request)
         drawn = self.client.document_map(asked.at, asked.filters)
         documents = drawn["documents"]
-        titles = [title and printable(title) for title in documents["title"]]
+        titles = [title and make_printable(title) for title in documents["title"]]
         return JSONResponse({**drawn, "documents": {**documents, "title": titles}})
 
     @run_view
     def find(self, request: Request) -> Response:
         """Return the documents that a search finds, to mark them on the map."""
-        return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
+        return self.render_part(
+            request, "map_found.html", **self._search(request, read_asked(request))
+        )
 
     def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:
         """Search for the field `find` of a request, and return the documents found.
@@ -86,15 +88,21 @@ class MapViews(View):
         """
         words = request.query_params.get("find", "").strip()[:_LONGEST_FIND]
         if not words:
-            return {"find": "", "found": [], "title": document_title}
+            return {"find": "", "found": [], "title": choose_document_title}
         answer = self.client.query(words, k=_MOST_FOUND, at=asked.at, filters=list(asked.filters))
-        near = [passage for passage in answer["passages"] if passage["strength"] != "weak"]
+        strong_passages = [
+            passage for passage in answer["passages"] if passage["strength"] != "weak"
+        ]
         passages = {
             (passage["source"], passage["document"]): passage
-            for passage in reversed(near or answer["passages"][:_FEW_FOUND])
+            for passage in reversed(strong_passages or answer["passages"][:_FEW_FOUND])
             if passage["document"]
         }
-        return {"find": words, "found": [*reversed(passages.values())], "title": document_title}
+        return {
+            "find": words,
+            "found": [*reversed(passages.values())],
+            "title": choose_document_title,
+        }
 
 
 def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:

@@ -21,17 +21,17 @@ _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]{1,200})(?:\|([^\[\]]{1,200}))?\]\]")
 _BLOCKS = {"paragraph_open", "heading_open", "list_item_open", "fence", "code_block", "tr_open"}
 
 
-def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Markup:
+def render_markdown(text: str, lines: Sequence[int] | None, title: str = "") -> Markup:
     """Render a Markdown file's text as HTML, with the blocks in the range `lines` marked.
 
     If the first heading equals `title`, the heading is left out, because the title is shown above
     the document.
 
-    >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
+    >>> print(render_markdown("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
     <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
     """
     body, _ = remove_front_matter(text)
-    parser = _parser()
+    parser = _make_parser()
     tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
     if title and [token.type for token in tokens[:2]] == ["heading_open", "inline"]:
         tokens = tokens[3:] if tokens[1].content == title else tokens
@@ -47,7 +47,7 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
 def _show_boxes(tokens: Sequence["Token"]) -> None:
     """Show a box before tasks in lists, and disable links that a browser cannot open.
 
-    >>> print(markdown_html("- [x] Read [b](b.md)", None), end="")
+    >>> print(render_markdown("- [x] Read [b](b.md)", None), end="")
     <ul>
     <li>\u2611 Read <span>b</span></li>
     </ul>
@@ -83,13 +83,13 @@ def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
 
 
 @cache
-def _parser() -> "MarkdownIt":
+def _make_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # slow to import
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = _is_read  # type: ignore[method-assign,assignment]
-    parser.add_render_rule("image", _image_text)
+    parser.add_render_rule("image", _render_image_text)
     return parser
 
 
@@ -102,7 +102,7 @@ def _is_web_address(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _image_text(self: Any, tokens: Sequence["Token"], index: int, *_: Any) -> str:
+def _render_image_text(self: Any, tokens: Sequence["Token"], index: int, *_: Any) -> str:
     """Return a picture's description, to show instead of the picture.
 
     Documents must not make the browser load pictures from other hosts.

@@ -56,10 +56,10 @@ def make_page(
     """
     shared = Shared(client, door, ASSETS_DIGEST)
     hub = VersionHub(client, is_stopping)
-    return PageGuard(page_routes(shared, hub, config_file), door)
+    return PageGuard(make_page_routes(shared, hub, config_file), door)
 
 
-def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
+def make_page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
     """Return an application with the routes for one user. The application does not check who sends
     a request."""
     search, changes = SearchViews(shared), ChangeViews(shared)
@@ -69,36 +69,36 @@ def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None
     watches, sources = WatchViews(shared), SourceViews(shared, config_file)
     routes = [
         Route("/", search.search),
-        Route("/results", search.results),
-        Route("/welcome", search.welcome),
-        Route("/examples", search.examples),
+        Route("/results", search.show_results),
+        Route("/welcome", search.show_welcome),
+        Route("/examples", search.show_examples),
         Route("/preview/{id}", search.preview),
-        Route("/passage/{id}", search.passage),
-        Route("/pages/{id}", pdfs.pages),
-        Route("/pages/{id}/{page:number}.png", pdfs.picture),
-        Route("/map", maps.map),
-        Route("/map/data", maps.data),
+        Route("/passage/{id}", search.show_passage),
+        Route("/pages/{id}", pdfs.show_pages),
+        Route("/pages/{id}/{page:number}.png", pdfs.send_picture),
+        Route("/map", maps.show_map),
+        Route("/map/data", maps.send_data),
         Route("/map/found", maps.find),
         Route("/thread", thread.ask, methods=["POST"]),
         Route("/thread/note", thread.save, methods=["POST"]),
-        Route("/changes", changes.changes),
-        Route("/changes/{number:number}", changes.version),
+        Route("/changes", changes.show_changes),
+        Route("/changes/{number:number}", changes.show_version),
         Route("/compare", changes.compare),
-        Route("/watches", watches.watches),
+        Route("/watches", watches.show_watches),
         Route("/watches", watches.watch, methods=["POST"]),
-        Route("/watches/{number:number}", watches.watched_question),
+        Route("/watches/{number:number}", watches.show_watched_question),
         Route("/watches/{number:number}/end", watches.unwatch, methods=["POST"]),
-        Route("/sources", sources.sources),
-        Route("/state", sources.state),
+        Route("/sources", sources.show_sources),
+        Route("/state", sources.show_state),
         Route("/act/{name}", actions.act, methods=["POST"]),
         Route("/restore/{number:number}", actions.preview_restore),
-        Route("/events", hub.events),
-        Route(f"/assets/{ASSETS_DIGEST}/{{name}}", asset),
+        Route("/events", hub.stream_events),
+        Route(f"/assets/{ASSETS_DIGEST}/{{name}}", send_asset),
     ]
     return Starlette(routes=[Mount(shared.base, routes=routes)])
 
 
-async def asset(request: Request) -> Response:
+async def send_asset(request: Request) -> Response:
     """Return a style sheet, script or icon."""
     name: str = request.path_params["name"]
     if name not in _ASSETS:

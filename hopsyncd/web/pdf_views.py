@@ -18,15 +18,17 @@ class PdfViews(View):
     name = "Ask"
 
     @run_view
-    def pages(self, request: Request) -> Response:
+    def show_pages(self, request: Request) -> Response:
         """Show the pages of a passage with its text marked, or the reason why the pages cannot be
         shown."""
         passage = request.path_params["id"]
         drawn, problem = draw_pages(self.client, passage, request)
-        return self.part(request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage)
+        return self.render_part(
+            request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage
+        )
 
     @run_view
-    def picture(self, request: Request) -> Response:
+    def send_picture(self, request: Request) -> Response:
         asked = read_asked(request)
         number: int = request.path_params["page"]
         drawn = self.client.page_image(request.path_params["id"], asked.at, number)
@@ -44,7 +46,7 @@ def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[Pag
     try:
         first = client.page_image(id_, asked.at, page)
         end = 0 if page else min(first["last"], first["page"] + _MOST_PAGES - 1)
-        more = range(first["page"] + 1, end + 1)
-        return [first, *(client.page_image(id_, asked.at, number) for number in more)], ""
+        more_pages = range(first["page"] + 1, end + 1)
+        return [first, *(client.page_image(id_, asked.at, number) for number in more_pages)], ""
     except RequestFailed as error:
         return [], str(error.why)

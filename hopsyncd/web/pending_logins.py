@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from hopsyncd.client.trust import network_of
+from hopsyncd.client.trust import find_network
 
 MAX_LOGINS = 2048
 LONGEST_S = 600.0
@@ -60,15 +60,15 @@ class PendingLogins:
                 next(state for state, login in self._by_state.items() if login.network == busiest)
             )
         browsers = {login.browser for login in self._by_state.values()}
-        browser = next((cookie for cookie in cookies if cookie in browsers), "") or _secret()
+        browser = next((cookie for cookie in cookies if cookie in browsers), "") or _make_secret()
         new_login = PendingLogin(
-            _secret(),
-            _secret(),
-            _secret(),
+            _make_secret(),
+            _make_secret(),
+            _make_secret(),
             browser,
             to,
             address,
-            network_of(address),
+            find_network(address),
             self._now_s(),
         )
         self._by_state[_digest(new_login.state)] = new_login
@@ -90,7 +90,7 @@ class PendingLogins:
             del self._by_state[state]
 
 
-def _secret() -> str:
+def _make_secret() -> str:
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 

@@ -23,7 +23,7 @@ from hopsyncd.config.access import OidcConfig, PageRole
 from hopsyncd.config.secret_file import read_secret
 from hopsyncd.config.values import PERSON
 from hopsyncd.errors import SocketRefused
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 from hopsyncd.web.sessions import Person
 
 _WHOLE_S = 15.0  # the time limit of a response of the provider
@@ -56,7 +56,7 @@ class LoginFailed(Exception):
         self.detail = detail
 
 
-def provider_down(detail: str) -> LoginFailed:
+def provider_down_error(detail: str) -> LoginFailed:
     """Create the error for a provider that gives no usable response."""
     return LoginFailed(
         "Your company's login service does not answer",
@@ -100,7 +100,7 @@ class Provider:
         file = settings.client_secret_file
         self._secret = read_secret(file, "client secret", 1) if file else ""
         self._http = httpx2.Client(
-            verify=_context(settings),
+            verify=_make_tls_context(settings),
             headers={"accept": "application/json", "accept-encoding": "identity"},
             timeout=httpx2.Timeout(_WAIT_S),
             follow_redirects=False,
@@ -114,7 +114,7 @@ class Provider:
         """The host of the provider."""
         return urlsplit(self._settings.issuer).hostname or ""
 
-    def login_address(self, state: str, nonce: str, verifier: str) -> str:
+    def make_login_address(self, state: str, nonce: str, verifier: str) -> str:
         """Return the address at which the browser logs in. Raises LoginFailed."""
         challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
         fields = {
@@ -127,15 +127,15 @@ class Provider:
             "code_challenge": challenge.decode(),
             "code_challenge_method": "S256",
         }
-        return _with_fields(self.endpoints().authorization, fields)
+        return _with_fields(self.load_endpoints().authorization, fields)
 
-    def logout_address(self) -> str:
+    def make_logout_address(self) -> str:
         """Return the address at which the browser logs out of the provider.
 
         Returns "" if the provider has no such address.
         """
         try:
-            address = self.endpoints().end_session
+            address = self.load_endpoints().end_session
         except LoginFailed:
             return ""
         return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
@@ -153,11 +153,11 @@ class Provider:
                 f"the provider reports {error!r}",
             )
         if fields.get("iss", self._settings.issuer) != self._settings.issuer:
-            raise _refusal("another issuer redirected the browser")
+            raise _refusal_error("another issuer redirected the browser")
         token = self._redeem(fields.get("code", ""), verifier)
-        return person_of(self._claims(token, nonce), self._settings)
+        return make_person(self._check_claims(token, nonce), self._settings)
 
-    def endpoints(self) -> Endpoints:
+    def load_endpoints(self) -> Endpoints:
         """Return the addresses of the provider. Raises LoginFailed."""
         with self._lock:
             cached, read_s = self._endpoints
@@ -170,28 +170,28 @@ class Provider:
                     cached = error if not isinstance(cached, Endpoints) else cached
                 self._endpoints = cached, self._now_s()
         if isinstance(cached, LoginFailed):
-            raise provider_down(cached.detail)
+            raise provider_down_error(cached.detail)
         return cached
 
     def _discover(self) -> Endpoints:
         issuer = self._settings.issuer
         metadata = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
         if metadata.get("issuer") != issuer:
-            raise provider_down(
+            raise provider_down_error(
                 f"the provider's issuer is {metadata.get('issuer')!r} instead of {issuer!r}"
             )
         methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Endpoints(
-            self._address(metadata, "authorization_endpoint"),
-            self._address(metadata, "token_endpoint"),
-            self._address(metadata, "jwks_uri"),
-            self._address(metadata, "end_session_endpoint")
+            self._read_address(metadata, "authorization_endpoint"),
+            self._read_address(metadata, "token_endpoint"),
+            self._read_address(metadata, "jwks_uri"),
+            self._read_address(metadata, "end_session_endpoint")
             if "end_session_endpoint" in metadata
             else "",
             "client_secret_basic" not in methods,
         )
 
-    def _address(self, description: Mapping[str, Any], name: str) -> str:
+    def _read_address(self, description: Mapping[str, Any], name: str) -> str:
         """Return an address in the provider's description, `description`. Raises LoginFailed.
 
         The address must use https, or http if the issuer's address does.
@@ -199,12 +199,12 @@ class Provider:
         address = description.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
-            raise provider_down(f"the provider's description has no usable {name}")
+            raise provider_down_error(f"the provider's description has no usable {name}")
         return address
 
     def _redeem(self, code: str, verifier: str) -> str:
         """Exchange an authorization code for the ID token. Raises LoginFailed."""
-        endpoints, settings = self.endpoints(), self._settings
+        endpoints, settings = self.load_endpoints(), self._settings
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -213,17 +213,19 @@ class Provider:
         }
         auth = None
         if self._secret and not endpoints.by_body:
-            auth = httpx2.BasicAuth(_form_encode(settings.client_id), _form_encode(self._secret))
+            auth = httpx2.BasicAuth(
+                _encode_form_value(settings.client_id), _encode_form_value(self._secret)
+            )
         else:
             fields["client_id"] = settings.client_id
             fields |= {"client_secret": self._secret} if self._secret else {}
         reply = self._fetch("POST", endpoints.token, fields, auth)
         token = reply.get("id_token")
         if not isinstance(token, str):
-            raise _refusal(f"the response has no ID token ({reply.get('error')!r})")
+            raise _refusal_error(f"the response has no ID token ({reply.get('error')!r})")
         return token
 
-    def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
+    def _check_claims(self, token: str, nonce: str) -> Mapping[str, Any]:
         """Check an ID token, and return its claims. Raises LoginFailed."""
         settings = self._settings
         try:
@@ -233,7 +235,7 @@ class Provider:
                 raise jwt.InvalidAlgorithmError(f"the algorithm {algorithm!r}")
             claims: Mapping[str, Any] = jwt.decode(
                 token,
-                self._key_of(header.get("kid"), algorithm),
+                self._find_key(header.get("kid"), algorithm),
                 algorithms=[algorithm],
                 issuer=settings.issuer,
                 audience=settings.client_id,
@@ -241,16 +243,16 @@ class Provider:
                 options={"require": [*_REQUIRED]},
             )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise _refusal(f"{type(error).__name__}: {error}") from error
+            raise _refusal_error(f"{type(error).__name__}: {error}") from error
         if claims.get("nonce") != nonce:
-            raise _refusal("the nonce of the ID token belongs to another login")
+            raise _refusal_error("the nonce of the ID token belongs to another login")
         audience, authorized = claims["aud"], claims.get("azp")
         is_shared = isinstance(audience, list) and len(audience) > 1
         if (authorized is not None or is_shared) and authorized != settings.client_id:
-            raise _refusal("the ID token was issued to another client")
+            raise _refusal_error("the ID token was issued to another client")
         return claims
 
-    def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
+    def _find_key(self, kid: object, algorithm: str) -> jwt.PyJWK:
         """Return the provider's key with the id `kid`. If that key is not cached, reload the
         keys."""
         for refresh in (False, True):
@@ -272,7 +274,7 @@ class Provider:
     def _read_keys(self, again: bool) -> list[dict[str, Any]]:
         keys, read_s = self._keys
         if again or not keys or self._now_s() - read_s > _KEPT_S:
-            key_list = self._fetch("GET", self.endpoints().keys).get("keys")
+            key_list = self._fetch("GET", self.load_endpoints().keys).get("keys")
             listed = key_list if isinstance(key_list, list) else []
             keys = [key for key in listed if isinstance(key, dict)][:_MAX_KEYS]
             self._keys = keys, self._now_s()
@@ -292,10 +294,12 @@ class Provider:
                 for part in response.iter_raw():
                     body += part
                     if len(body) > _MAX_BYTES or time.monotonic() > until_s:
-                        raise provider_down(f"{address}: the response is too long or too slow")
+                        raise provider_down_error(
+                            f"{address}: the response is too long or too slow"
+                        )
                 status = response.status_code
         except (httpx2.HTTPError, OSError) as error:
-            raise provider_down(f"{address}: {type(error).__name__}: {error}") from error
+            raise provider_down_error(f"{address}: {type(error).__name__}: {error}") from error
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError):
@@ -304,29 +308,31 @@ class Provider:
             return reply
         if method == "POST" and 400 <= status < 500:
             kind = reply.get("error") if isinstance(reply, dict) else None
-            raise _refusal(f"the provider's token endpoint returned {status}, error {kind!r}")
-        raise provider_down(f"{address}: the response with status {status} is not usable")
+            raise _refusal_error(f"the provider's token endpoint returned {status}, error {kind!r}")
+        raise provider_down_error(f"{address}: the response with status {status} is not usable")
 
 
-def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
+def make_person(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
     """Return the person with these verified claims. Raises LoginFailed.
 
     If several roles apply, the person gets the most powerful role.
     """
     for name, required in settings.required_claims.items():
         if _claim(claims, name) != required:
-            raise _no_access(f"the claim {name} is not {required!r}")
+            raise _no_access_error(f"the claim {name} is not {required!r}")
     user = _claim(claims, settings.user_claim)
     is_verified = claims.get("email_verified", True) in (True, "true")
     if settings.user_claim == "email" and not is_verified:
-        raise _no_access("the email address is not verified")
+        raise _no_access_error("the email address is not verified")
     if not isinstance(user, str) or not PERSON.fullmatch(user):
-        raise _no_access(f"the claim {settings.user_claim} is not a name: {printable(repr(user))}")
-    groups = _groups(_claim(claims, settings.groups_claim))
+        raise _no_access_error(
+            f"the claim {settings.user_claim} is not a name: {make_printable(repr(user))}"
+        )
+    groups = _read_groups(_claim(claims, settings.groups_claim))
     roles = [settings.roles[group] for group in groups if group in settings.roles]
     roles += [settings.role] if settings.role != "none" else []
     if not roles:
-        raise _no_access(f"{user} is in no group of access.oidc.roles")
+        raise _no_access_error(f"{user} is in no group of access.oidc.roles")
     # Keycloak's group names start with "/". Names that `visible_to` cannot contain are dropped.
     names = {group.removeprefix("/") for group in groups}
     return Person(
@@ -346,19 +352,19 @@ def _claim(claims: Mapping[str, Any], name: str) -> object:
     return value
 
 
-def _groups(value: object) -> list[str]:
+def _read_groups(value: object) -> list[str]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list):
         return []
     return [group for group in listed[:_MAX_GROUPS] if isinstance(group, str)]
 
 
-def _no_access(detail: str) -> LoginFailed:
+def _no_access_error(detail: str) -> LoginFailed:
     why = "You logged in, but you have no access to this server"
     return LoginFailed(why, "Ask the administrator of this server", 403, detail)
 
 
-def _refusal(detail: str) -> LoginFailed:
+def _refusal_error(detail: str) -> LoginFailed:
     return LoginFailed("The login was not accepted", "Log in again", 403, detail)
 
 
@@ -366,12 +372,12 @@ def _with_fields(address: str, fields: Mapping[str, str]) -> str:
     return f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(fields)}"
 
 
-def _form_encode(text: str) -> str:
+def _encode_form_value(text: str) -> str:
     """Encode a value for the client's header, as RFC 6749 requires."""
     return urlencode({"": text})[1:]
 
 
-def _context(settings: OidcConfig) -> ssl.SSLContext:
+def _make_tls_context(settings: OidcConfig) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=settings.ca)
     except (OSError, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hopsyncd.display import document_title
+from hopsyncd.display import choose_document_title
 
 Passage = Mapping[str, Any]
 
@@ -59,20 +59,25 @@ class Opened:
         return str(self.passage["document"] or "").lower().endswith(".pdf")
 
 
-def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
+def open_document(
+    passage: Passage, passages_of_document: Sequence[Passage], version: int
+) -> Opened:
     """Convert the passages of a document around a passage."""
-    place = next((index for index, shown in enumerate(whole) if shown["id"] == passage["id"]), 0)
-    first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
-    shown = whole[first : first + _SHOWN]
+    place = next(
+        (index for index, shown in enumerate(passages_of_document) if shown["id"] == passage["id"]),
+        0,
+    )
+    first = max(min(place - _SHOWN // 2, len(passages_of_document) - _SHOWN), 0)
+    shown = passages_of_document[first : first + _SHOWN]
     parts = list[Part]()
-    title = document_title(passage) if passage["document"] else "A passage"
+    title = choose_document_title(passage) if passage["document"] else "A passage"
     # The page already shows the title above the document.
-    above: Sequence[str] = whole[first - 1]["heading"] if first else [title]
+    above: Sequence[str] = passages_of_document[first - 1]["heading"] if first else [title]
     for part in shown:
         parts.append(
             Part(
-                list(_new_headings(above, part["heading"])),
-                passage_html(part["text"]),
+                list(_select_new_headings(above, part["heading"])),
+                render_passage(part["text"]),
                 part["id"] == passage["id"],
             )
         )
@@ -83,16 +88,16 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
         version,
         title,
         parts,
-        whole[first - 1] if first else None,
-        whole[end] if end < len(whole) else None,
-        len(whole),
+        passages_of_document[first - 1] if first else None,
+        passages_of_document[end] if end < len(passages_of_document) else None,
+        len(passages_of_document),
     )
 
 
-def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _select_new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Return the headings of a passage that the previous passage lacks, with their levels.
 
-    >>> list(_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
+    >>> list(_select_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
     [(3, 'Work'), (4, 'Notes')]
     """
     shared = 0
@@ -102,17 +107,17 @@ def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tupl
         yield min(level, _MOST_HEADINGS), text
 
 
-def passage_html(text: str) -> Markup:
+def render_passage(text: str) -> Markup:
     """Convert the text of a passage to paragraphs, lists and tables in HTML."""
-    return Markup("").join(map(_block_html, re.split(r"\n{2,}", text.strip("\n"))))
+    return Markup("").join(map(_render_block, re.split(r"\n{2,}", text.strip("\n"))))
 
 
-def _block_html(block: str) -> Markup:
+def _render_block(block: str) -> Markup:
     lines = block.split("\n")
     if len(lines) > 1 and all(_CELL in line for line in lines):
-        return _table_html([line.split(_CELL) for line in lines])
+        return _render_table([line.split(_CELL) for line in lines])
     if all(map(_ITEM.match, lines)):
-        items = (Markup("<li>{}</li>").format(_item_text(line)) for line in lines)
+        items = (Markup("<li>{}</li>").format(_get_item_text(line)) for line in lines)
         return Markup("<ul>{}</ul>").format(Markup("").join(items))
     if len(lines) > 1 and not _CODE.search(block) and _CELL not in block:
         lead = lines[:1] if lines[0].endswith(":") else []
@@ -143,10 +148,10 @@ def _indent_of(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _item_text(line: str) -> str:
+def _get_item_text(line: str) -> str:
     """Return the text of a list item. A numbered item keeps its number.
 
-    >>> _item_text("- [x] Call Ann"), _item_text("2. Then rest")
+    >>> _get_item_text("- [x] Call Ann"), _get_item_text("2. Then rest")
     ('☑ Call Ann', '2. Then rest')
     """
     if line[0].isdigit():
@@ -160,31 +165,33 @@ def show_box(text: str) -> str:
     return next(boxes, text)
 
 
-def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
+def _render_table(rows: Sequence[Sequence[str]]) -> Markup:
     """Convert rows to a table. If all cells begin with a label and a colon, the labels become
     headers."""
     labels = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
     if all(all(row) for row in labels):
         names = [[cell[1] for cell in row if cell] for row in labels]
         if any(len({*row}) < len(row) for row in names):
-            return _side_by_side_html(names, [[cell[2] for cell in row if cell] for row in labels])
+            return _render_side_by_side(
+                names, [[cell[2] for cell in row if cell] for row in labels]
+            )
         columns = dict.fromkeys(name for row in names for name in row)
-        head = _row_html(columns, "th")
+        head = _render_row(columns, "th")
         labelled = [{cell[1]: cell[2] for cell in row if cell} for row in labels]
-        body = [_row_html([row.get(name, "") for name in columns], "td") for row in labelled]
+        body = [_render_row([row.get(name, "") for name in columns], "td") for row in labelled]
         return _wrap_table(Markup("<thead>{}</thead>").format(head), body)
-    return _wrap_table(Markup(""), [_row_html(row, "td") for row in rows])
+    return _wrap_table(Markup(""), [_render_row(row, "td") for row in rows])
 
 
-def _side_by_side_html(names: Sequence[Sequence[str]], values: Sequence[Sequence[str]]) -> Markup:
+def _render_side_by_side(names: Sequence[Sequence[str]], values: Sequence[Sequence[str]]) -> Markup:
     """Convert rows in which names repeat, as in tables side by side. A change of the names begins
     with a row of the new names."""
     body = list[Markup]()
     for index, (row_names, row) in enumerate(zip(names, values, strict=True)):
         before = names[index - 1] if index else ()
         if tuple(row_names) != tuple(before[: len(row_names)]):
-            body.append(_row_html(row_names, "th"))
-        body.append(_row_html(row, "td"))
+            body.append(_render_row(row_names, "th"))
+        body.append(_render_row(row, "td"))
     return _wrap_table(Markup(""), body)
 
 
@@ -194,23 +201,27 @@ def _wrap_table(head: Markup, body: Sequence[Markup]) -> Markup:
     )
 
 
-def _row_html(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
+def _render_row(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
     scope = ' scope="col"' if kind == "th" else ""
     html_cells = (Markup(f"<{kind}{scope}>{{}}</{kind}>").format(cell.strip()) for cell in cells)
     return Markup("<tr>{}</tr>").format(Markup("").join(html_cells))
 
 
-def passage_citation(quoted: str, passage: Passage, version: int) -> str:
+def format_citation(quoted: str, passage: Passage, version: int) -> str:
     """Format a quotation with its location, in Markdown.
 
     >>> place = {"source": "notes", "document": "ada.md", "location": "line 3"}
     >>> passage = place | {"heading": ["Ada"]}
-    >>> print(passage_citation("She wrote it.", passage, 7))
+    >>> print(format_citation("She wrote it.", passage, 7))
     > She wrote it.
     >
     > — Ada, `notes/ada.md`, line 3 (version 7)
     """
     text = quoted.strip().replace("\n", "\n> ")
     place = f"`{passage['source']}/{passage['document']}`" if passage["document"] else ""
-    parts = [document_title(passage) if passage["document"] else "", place, passage["location"]]
+    parts = [
+        choose_document_title(passage) if passage["document"] else "",
+        place,
+        passage["location"],
+    ]
     return f"> {text}\n>\n> — {', '.join(filter(None, parts))} (version {version})"

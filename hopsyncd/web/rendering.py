@@ -11,16 +11,16 @@ from markupsafe import Markup
 from hopsyncd.display import (
     describe_doubt,
     describe_offered_filter,
-    document_name,
-    full_time,
-    plural,
-    relative_time,
+    format_document_name,
+    format_full_time,
+    format_relative_time,
+    format_title,
+    pluralise,
     show_cells,
-    title_of,
 )
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 from hopsyncd.web.evidence import link_citations
-from hopsyncd.web.word_diff import changed_lines
+from hopsyncd.web.word_diff import mark_changed_lines
 
 _LAID_OUT = "\n\t"
 _DAY_S = 86_400
@@ -51,24 +51,24 @@ def make_templates(**shared: Any) -> Environment:
     templates.trim_blocks = templates.lstrip_blocks = True
     templates.globals.update(
         describe_offered_filter=describe_offered_filter,
-        plural=plural,
-        title_of=_title,
-        document_name=document_name,
+        plural=pluralise,
+        title_of=_format_title,
+        document_name=format_document_name,
         show_cells=show_cells,
         **shared,
     )
     templates.filters.update(
-        time=time_element,
-        changed=change_time_element,
-        relative=relative_time,
-        query=query_string,
-        code=with_code,
-        kind=document_kind,
-        file=file_name,
-        changed_lines=changed_lines,
+        time=render_time,
+        changed=render_change_time,
+        relative=format_relative_time,
+        query=format_query,
+        code=mark_code,
+        kind=name_document_kind,
+        file=get_file_name,
+        changed_lines=mark_changed_lines,
         doubt=describe_doubt,
         cite=link_citations,
-        filter_label=filter_label,
+        filter_label=format_filter,
         sentence=lambda text: text if text.endswith((".", "?", "!", ":")) else f"{text}.",
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
@@ -76,21 +76,21 @@ def make_templates(**shared: Any) -> Environment:
     return templates
 
 
-def _title(passage: Mapping[str, Any]) -> str:
-    return title_of(passage).replace(" > ", " \u203a ")
+def _format_title(passage: Mapping[str, Any]) -> str:
+    return format_title(passage).replace(" > ", " \u203a ")
 
 
 def _make_printable(value: object) -> object:
     """Escape control characters in a value that a template prints."""
     if isinstance(value, Markup):
-        return Markup(printable(value, keep=_LAID_OUT))
-    return printable(value, keep=_LAID_OUT) if isinstance(value, str) else value
+        return Markup(make_printable(value, keep=_LAID_OUT))
+    return make_printable(value, keep=_LAID_OUT) if isinstance(value, str) else value
 
 
-def query_string(fields: Mapping[str, Any]) -> str:
+def format_query(fields: Mapping[str, Any]) -> str:
     """Build the query string of a link, without empty fields and the default version.
 
-    >>> query_string({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
+    >>> format_query({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
     'q=a+b&f=type%3Amd&f=tag%3Ax'
     """
     set_parameters = {
@@ -99,10 +99,10 @@ def query_string(fields: Mapping[str, Any]) -> str:
     return urlencode(set_parameters, doseq=True)
 
 
-def with_code(message: str) -> Markup:
+def mark_code(message: str) -> Markup:
     """Render a message as HTML, with text in backticks as code.
 
-    >>> with_code("Run `a < b`")
+    >>> mark_code("Run `a < b`")
     Markup('Run <code>a &lt; b</code>')
     """
     parts = (Markup("<code>{}</code>" if index % 2 else "{}").format(part)
@@ -110,28 +110,28 @@ def with_code(message: str) -> Markup:
     return Markup("").join(parts)
 
 
-def time_element(moment: str | None) -> Markup:
+def render_time(moment: str | None) -> Markup:
     """Render a time of the API as relative time, which shows the full time on hover."""
     if moment is None:
         return Markup("never")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        moment, full_time(moment), relative_time(moment)
+        moment, format_full_time(moment), format_relative_time(moment)
     )
 
 
-def change_time_element(moment: str, today: date | None = None) -> Markup:
+def render_change_time(moment: str, today: date | None = None) -> Markup:
     """Render the time at which a document was last changed.
 
     If the time is midnight UTC, only the day is shown, because some formats state only the day.
 
-    >>> change_time_element("2026-11-26T00:00:00Z", date(2026, 11, 27))
+    >>> render_change_time("2026-11-26T00:00:00Z", date(2026, 11, 27))
     Markup('<time datetime="2026-11-26">yesterday</time>')
-    >>> change_time_element("2024-03-15T00:00:00Z")
+    >>> render_change_time("2024-03-15T00:00:00Z")
     Markup('<time datetime="2024-03-15">2024-03-15</time>')
     """
     then = datetime.fromisoformat(moment).astimezone(UTC)
     if then.timestamp() % _DAY_S:
-        return time_element(moment)
+        return render_time(moment)
     day = then.date()
     days = ((today or datetime.now().astimezone().date()) - day).days
     names = ("today", "yesterday", *(f"{days} days ago" for days in range(2, 7)))
@@ -139,10 +139,10 @@ def change_time_element(moment: str, today: date | None = None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(day.isoformat(), text)
 
 
-def document_kind(document: str | None) -> str:
+def name_document_kind(document: str | None) -> str:
     """Return a short name for a document's type, by its path.
 
-    >>> document_kind("people/ada.md"), document_kind("1234@example.org")
+    >>> name_document_kind("people/ada.md"), name_document_kind("1234@example.org")
     ('md', 'mail')
     """
     name = (document or "").rpartition("/")[2]
@@ -152,10 +152,10 @@ def document_kind(document: str | None) -> str:
     return _SHORT_TYPES.get(ending, ending.lower()[:5]) if dot else "file"
 
 
-def filter_label(condition: str) -> str:
+def format_filter(condition: str) -> str:
     """Describe a filter in words. Filters that are not facets are returned unchanged.
 
-    >>> filter_label("path:people/"), filter_label("before:2026-01"), filter_label("-tag:x")
+    >>> format_filter("path:people/"), format_filter("before:2026-01"), format_filter("-tag:x")
     ('Folder: people/', 'Before 2026-01', '-tag:x')
     """
     key, _, value = condition.partition(":")
@@ -163,6 +163,6 @@ def filter_label(condition: str) -> str:
     return f"{label} {value}" if label and value else condition
 
 
-def file_name(document: str | None) -> str:
+def get_file_name(document: str | None) -> str:
     """Return the last part of a path."""
     return (document or "").rpartition("/")[2]

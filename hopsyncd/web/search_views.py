@@ -9,17 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hopsyncd.client import RequestFailed
-from hopsyncd.display import document_title, title_of
+from hopsyncd.display import choose_document_title, format_title
 from hopsyncd.web.evidence import (
     Reason,
     explain_hops,
+    find_shared_name,
     group_by_document,
     make_cards,
-    shared_name,
 )
 from hopsyncd.web.histogram import make_histogram
 from hopsyncd.web.links import Asked, Links, read_asked, read_number
-from hopsyncd.web.markdown_page import MOST_CHARACTERS, markdown_html
+from hopsyncd.web.markdown_page import MOST_CHARACTERS, render_markdown
 from hopsyncd.web.pdf_views import draw_pages
 from hopsyncd.web.reading import Opened, open_document
 from hopsyncd.web.views import View, run_view
@@ -42,33 +42,37 @@ class SearchViews(View):
         """Show the answer and the results. Without a question or filter, show the first screen."""
         asked = read_asked(request)
         if not asked.words:
-            return self.html(
-                request, "ask.html", answer=None, opened=None, **self._welcome(request)
+            return self.render_page(
+                request, "ask.html", answer=None, opened=None, **self._prepare_welcome(request)
             )
         # Without JavaScript, a link asks the LLM. Otherwise the script does, and streams.
         results = self._search(request, asked, by_llm="llm" in request.query_params)
         opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
-        return self.html(request, "ask.html", **results, opened=opened)
+        return self.render_page(request, "ask.html", **results, opened=opened)
 
     @run_view
-    def results(self, request: Request) -> Response:
+    def show_results(self, request: Request) -> Response:
         """Return only the answer and the results, for searches while the user types."""
         asked = read_asked(request)
         if not asked.words:
-            return self.html(request, "welcome.html", **self._welcome(request))
-        return self.part(request, "results.html", **self._search(request, asked, by_llm=False))
+            return self.render_page(request, "welcome.html", **self._prepare_welcome(request))
+        return self.render_part(
+            request, "results.html", **self._search(request, asked, by_llm=False)
+        )
 
     @run_view
-    def welcome(self, request: Request) -> Response:
+    def show_welcome(self, request: Request) -> Response:
         """Return the first screen without the frame of the page."""
-        return self.html(request, "welcome.html", **self._welcome(request))
+        return self.render_page(request, "welcome.html", **self._prepare_welcome(request))
 
     @run_view
-    def examples(self, request: Request) -> Response:
+    def show_examples(self, request: Request) -> Response:
         """Return the example questions of the first screen, which take a moment to find."""
-        return self.part(request, "examples.html", examples=self.client.examples()["questions"])
+        return self.render_part(
+            request, "examples.html", examples=self.client.examples()["questions"]
+        )
 
-    def _welcome(self, request: Request) -> Mapping[str, Any]:
+    def _prepare_welcome(self, request: Request) -> Mapping[str, Any]:
         """Render the first screen. The example questions are loaded separately."""
         is_asked = "examples" in request.query_params
         examples = self.client.examples()["questions"] if is_asked else None
@@ -100,7 +104,7 @@ class SearchViews(View):
                 filters=filters,
             )["passages"]
         shown = [*passages, *answer["citations"]]
-        facets, modified = self.modified_times(asked.at, shown, filters)
+        facets, modified = self.read_modified_times(asked.at, shown, filters)
         links = Links(request, self.base, asked)
         understood = answer["understood"]
         question = understood["question"] if understood and understood["question"] else asked.words
@@ -112,7 +116,7 @@ class SearchViews(View):
             "groups": group_by_document(passages, question, modified),
             "facets": facets,
             "histogram": make_histogram(facets["facets"]["month"], links, asked.filters),
-            "how": _how(used, explanations),
+            "how": _group_reasons(used, explanations),
             "can_show_more": asked.k < _MOST_K and len(passages) >= _ANSWER_K,
             "opened_id": asked.opened,
         }
@@ -122,17 +126,17 @@ class SearchViews(View):
         """Show a passage in its document, as the preview beside the results."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
-        return self.part(request, "preview.html", opened=opened)
+        return self.render_part(request, "preview.html", opened=opened)
 
     @run_view
-    def passage(self, request: Request) -> Response:
+    def show_passage(self, request: Request) -> Response:
         """Show a passage in its document, on a separate page."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
         opened.page = read_number(request.query_params.get("page", ""))
         if opened.is_pdf and request.query_params.get("as") == "page":
             opened.drawn, opened.problem = draw_pages(self.client, opened.passage["id"], request)
-        return self.html(request, "document.html", opened=opened)
+        return self.render_page(request, "document.html", opened=opened)
 
     def _open(self, id_: str, at: str, tab: str) -> Opened:
         if not _ID.fullmatch(id_):
@@ -144,7 +148,7 @@ class SearchViews(View):
         source, document = passage["source"], passage["document"]
         # In parallel, because all requests take equally long.
         submit = self.shared.pool.submit
-        times = submit(self.modified_times, str(version), [passage])
+        times = submit(self.read_modified_times, str(version), [passage])
         written = submit(self._read_written, passage, at) if tab == "document" else None
         related = submit(self._find_related, passage, str(version)) if tab == "related" else None
         passages, changes = [passage], []
@@ -177,17 +181,17 @@ class SearchViews(View):
             return None
         if len(text) > MOST_CHARACTERS:
             return None
-        return markdown_html(text, passage["lines"], document_title(passage))
+        return render_markdown(text, passage["lines"], choose_document_title(passage))
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
         """Find up to `_RELATED` passages that are related to a passage, each with the reason.
 
         Each is from another document, and no two are from the same document.
         """
-        near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
-        ends = {passage["id"]: passage for passage in near["passages"]}
+        neighbours = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
+        ends = {passage["id"]: passage for passage in neighbours["passages"]}
         related = dict[tuple[str | None, str | None], Mapping[str, Any]]()
-        for edge in near["edges"]:
+        for edge in neighbours["edges"]:
             if passage["id"] not in (edge["from"], edge["to"]):
                 continue
             leaves = edge["from"] == passage["id"]
@@ -196,17 +200,17 @@ class SearchViews(View):
             if key == (passage["source"], passage["document"]) or key in related:
                 continue
             full = {**end, "text": end["start"]}
-            name = shared_name(passage, full)
-            reason, name = _reason(edge, leaves=leaves, name=name)
+            name = find_shared_name(passage, full)
+            reason, name = _describe_edge(edge, leaves=leaves, name=name)
             if name and name in end["heading"]:
-                reason = f"{document_title(passage)} mentions"
+                reason = f"{choose_document_title(passage)} mentions"
             elif name and name in passage["heading"]:
-                reason = f"{document_title(end)} mentions"
-            related[key] = {**end, "title": title_of(end), "reason": reason, "name": name}
+                reason = f"{choose_document_title(end)} mentions"
+            related[key] = {**end, "title": format_title(end), "reason": reason, "name": name}
         return list(related.values())[:_RELATED]
 
 
-def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
+def _group_reasons(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
     used_edges = {(reason.start_id, reason.end_id) for reason in used}
     rest = [reason for reason in others if (reason.start_id, reason.end_id) not in used_edges][
         :_MOST_REASONS
@@ -214,7 +218,7 @@ def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
     return {"used": used, "others": rest}
 
 
-def _reason(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, str]:
+def _describe_edge(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, str]:
     """Return why a passage is related to another, and the name or question that connects them."""
     kind = edge["asked_by"]
     if kind in ("link", "backlink"):

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.values import host_and_port
+from hopsyncd.config.values import split_loopback_address
 from hopsyncd.web.listener import KEPT_NAME, Door
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> 
 
     door = Door(config.web.listen, address_file=address_file)
     page = make_page(Client(config.daemon.socket), door, config_file=config_file)
-    server = host_and_port(config.web.listen)
-    door.new_address()
+    server = split_loopback_address(config.web.listen)
+    door.create_address()
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         await (page if scope["server"] == server else app)(scope, receive, send)

@@ -5,7 +5,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hopsyncd.config.configuration import config_path
+from hopsyncd.config.configuration import find_config_path
 from hopsyncd.web.index_state import describe_state
 from hopsyncd.web.views import Shared, View, run_view
 
@@ -18,20 +18,20 @@ class SourceViews(View):
         self._config_file = config_file
 
     @run_view
-    def sources(self, request: Request) -> Response:
+    def show_sources(self, request: Request) -> Response:
         """Show the sources with their state, the running sync, and unreadable documents."""
         removing = request.query_params.get("remove", "")
         if "part" in request.query_params:
             status = self.client.status()
             state = describe_state(status, self.shared.clock)
-            return self.part(
+            return self.render_part(
                 request, "source_list.html", status=status, state=state, removing=removing
             )
-        file = str(config_path(self._config_file))
-        return self.html(request, "sources.html", config_file=file, removing=removing)
+        file = str(find_config_path(self._config_file))
+        return self.render_page(request, "sources.html", config_file=file, removing=removing)
 
     @run_view
-    def state(self, request: Request) -> Response:
+    def show_state(self, request: Request) -> Response:
         status = self.client.status()
         state = describe_state(status, self.shared.clock)
-        return self.part(request, "state.html", state=state)
+        return self.render_part(request, "state.html", state=state)

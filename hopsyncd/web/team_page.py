@@ -26,11 +26,11 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.client.trust import Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 from hopsyncd.web.ended_sessions import EndedSessions
-from hopsyncd.web.listener import add_security_headers, cookies_of
+from hopsyncd.web.listener import add_security_headers, read_cookies
 from hopsyncd.web.live import SharedVersion, VersionHub
-from hopsyncd.web.pages import ASSETS_DIGEST, asset, page_routes
+from hopsyncd.web.pages import ASSETS_DIGEST, make_page_routes, send_asset
 from hopsyncd.web.pending_logins import LONGEST_S, PendingLogins
 from hopsyncd.web.provider import LoginFailed, Provider
 from hopsyncd.web.sessions import Person, Session, Sessions
@@ -65,7 +65,7 @@ class SessionForms:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def form_token(self, request: Request) -> str:
+    def make_form_token(self, request: Request) -> str:
         return self._session.form_token
 
     def is_form_of(self, request: Request, token: str) -> bool:
@@ -110,51 +110,59 @@ class TeamPage:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = add_security_headers(send)
         request = Request(scope, receive)
-        session = self._sessions.find(cookies_of(request, SESSION_COOKIE))
-        answer = self._refusal(request)
+        session = self._sessions.find(read_cookies(request, SESSION_COOKIE))
+        answer = self._refuse(request)
         if answer and request.method == "POST":
             await read_form(
                 request, _MAX_FORM_BYTES
             )  # read the body, so that the connection can be reused
-        answer = answer or await self._entrance(request, session)
+        answer = answer or await self._admit(request, session)
         if answer is None and session:
             answer = await self._show(session, request, send)
         if answer:
             await answer(scope, receive, send)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refuse(self, request: Request) -> Response | None:
         """Return the refusal of a request from another site, or None if the request is allowed."""
         headers = request.headers
         if request.url.scheme != "https":
-            return self._message(403, "This server works only over https", f"Use {self._address}")
+            return self._render_message(
+                403, "This server works only over https", f"Use {self._address}"
+            )
         if headers.getlist("host") != [self._host]:
-            return self._message(403, "This server has another address", f"Use {self._address}")
+            return self._render_message(
+                403, "This server has another address", f"Use {self._address}"
+            )
         site = headers.get("sec-fetch-site", "none")
         is_read = request.method in ("GET", "HEAD")
         if not is_read and headers.getlist("origin") != [self._address]:
-            return self._message(403, "Another website sent this request", f"Use {self._address}")
+            return self._render_message(
+                403, "Another website sent this request", f"Use {self._address}"
+            )
         if site in ("same-origin", "none") or request.url.path == CALLBACK:
             return None
         if is_read and _is_navigation(request):
             # A link on another site led here, so the cookie is missing. Our own redirect gets it.
-            return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
-        return self._message(403, "Another website sent this request", f"Use {self._address}")
+            return HTMLResponse(_GO_ON.format(to=escape(_get_asked_path(request))))
+        return self._render_message(
+            403, "Another website sent this request", f"Use {self._address}"
+        )
 
-    async def _entrance(self, request: Request, session: Session | None) -> Response | None:
+    async def _admit(self, request: Request, session: Session | None) -> Response | None:
         """Answer logins, logouts, and requests without a session."""
         path, method = request.url.path, request.method
         if path.startswith(_ASSETS) and method == "GET":
             request.scope["path_params"] = {"name": path.removeprefix(_ASSETS)}
-            return await asset(request)
+            return await send_asset(request)
         if path == CALLBACK and method == "GET" and self._provider:
             return await self._complete_login(request, self._provider)
         if path == "/login" and method == "POST" and not self._provider:
             return await self._log_in_by_token(request)
         if session is None:
-            has_left = method == "GET" and "1" in cookies_of(request, LOGGED_OUT_COOKIE)
+            has_left = method == "GET" and "1" in read_cookies(request, LOGGED_OUT_COOKIE)
             if has_left and path != "/login" and _is_navigation(request):
                 return await self._show_logged_out()
-            return await self._ask_to_log_in(request, _asked_path(request))
+            return await self._ask_to_log_in(request, _get_asked_path(request))
         if path == "/login" and method == "GET":
             return RedirectResponse("/", 303)
         if path == "/logout" and method == "POST":
@@ -164,20 +172,22 @@ class TeamPage:
     async def _ask_to_log_in(self, request: Request, to: str) -> Response:
         """Answer with the login page if a browser requests a page, otherwise with an error."""
         if request.method != "GET" or not _is_navigation(request):
-            return self._message(401, "You are not logged in", not_logged_in_hint(request))
+            return self._render_message(401, "You are not logged in", choose_login_hint(request))
         if self._provider is None:
-            return self._token_form(to)
-        address = _address_of(request)
-        pending = self._pending.begin(to, address, cookies_of(request, LOGIN_COOKIE))
-        make = partial(self._provider.login_address, pending.state, pending.nonce, pending.verifier)
+            return self._render_token_form(to)
+        address = _get_address(request)
+        pending = self._pending.begin(to, address, read_cookies(request, LOGIN_COOKIE))
+        make = partial(
+            self._provider.make_login_address, pending.state, pending.nonce, pending.verifier
+        )
         try:
             place = await run_sync(make, limiter=self._logins)
         except LoginFailed as error:
             return self._report_failure(error, request)
-        sent = RedirectResponse(place, 303)
+        response = RedirectResponse(place, 303)
         # Lax, because the provider's page redirects the browser back.
-        _set_cookie(sent, LOGIN_COOKIE, pending.browser, "lax", int(LONGEST_S))
-        return sent
+        _set_cookie(response, LOGIN_COOKIE, pending.browser, "lax", int(LONGEST_S))
+        return response
 
     async def _complete_login(self, request: Request, provider: Provider) -> Response:
         """Complete a login. The provider has redirected the browser to this address with a code."""
@@ -185,7 +195,9 @@ class TeamPage:
         try:
             if any(len(query.getlist(name)) > 1 for name in query):
                 raise _expired_login_error("a field occurs twice")
-            pending = self._pending.take(query.get("state", ""), cookies_of(request, LOGIN_COOKIE))
+            pending = self._pending.take(
+                query.get("state", ""), read_cookies(request, LOGIN_COOKIE)
+            )
             if pending is None:
                 raise _expired_login_error("this browser did not begin the login")
             log_in = partial(provider.log_in, query, pending.verifier, pending.nonce)
@@ -204,8 +216,8 @@ class TeamPage:
     async def _log_in_by_token(self, request: Request) -> Response:
         """Open a session for a pasted token that the daemon accepts."""
         form = await read_form(request, _MAX_FORM_BYTES) or {}
-        token, to = form.get("token", "").strip(), _local_path(form.get("to", ""))
-        address = _address_of(request)
+        token, to = form.get("token", "").strip(), _require_local_path(form.get("to", ""))
+        address = _get_address(request)
         try:
             if not token.isascii() or not token.isprintable() or not token:
                 raise RequestFailed(401, "unauthorized", "The text is not a token", "")
@@ -218,9 +230,9 @@ class TeamPage:
                 401: "This token is not valid on this server",
                 429: "Too many wrong tokens came from your address. Wait a minute",
             }.get(error.status, error.why)
-            return self._token_form(to, why, error.status)
+            return self._render_token_form(to, why, error.status)
         except REPORTABLE as error:
-            return self._message(503, "The daemon does not answer", str(error))
+            return self._render_message(503, "The daemon does not answer", str(error))
         log.info(
             "a user logged in to the web interface with a token",
             user=caller["user"],
@@ -232,25 +244,25 @@ class TeamPage:
         self, request: Request, user: str, person: Person | None, token: str, to: str
     ) -> Response:
         """Replace the browser's session with a new session, and redirect to the path `to`."""
-        if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
+        if before := self._sessions.find(read_cookies(request, SESSION_COOKIE)):
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
-        address = _address_of(request)
+        address = _get_address(request)
         self._views = {
             session: views for session, views in self._views.items() if not session.is_over
         }
-        self._views[session] = self._views_of(session, address)
-        entered = HTMLResponse(_GO_ON.format(to=escape(_local_path(to))))
+        self._views[session] = self._make_views(session, address)
+        entered = HTMLResponse(_GO_ON.format(to=escape(_require_local_path(to))))
         _set_cookie(entered, SESSION_COOKIE, cookie, "strict")
         _set_cookie(entered, LOGGED_OUT_COOKIE, "", "strict", 0)
         return entered
 
-    def _views_of(self, session: Session, address: str) -> Starlette:
+    def _make_views(self, session: Session, address: str) -> Starlette:
         client = self._client_of(session.key, address)
         forms = SessionForms(session)
         shared = Shared(client, forms, ASSETS_DIGEST, self._tools, session.user)
         hub = VersionHub(client, lambda: not self._sessions.is_open(session), self._version)
-        return page_routes(shared, hub)
+        return make_page_routes(shared, hub)
 
     async def _show(self, session: Session, request: Request, send: Send) -> Response | None:
         """Let the views of the session answer.
@@ -259,7 +271,7 @@ class TeamPage:
         """
         if identify := request.scope.get("state", {}).get("identify"):
             # Connections are counted by user, not by the address of a proxy.
-            identify(Credentials(address=_address_of(request), holder=session.user))
+            identify(Credentials(address=_get_address(request), holder=session.user))
         if request.url.path not in _UNASKED and "part" not in request.query_params:
             self._sessions.note_use(session)
         is_refused = False
@@ -275,12 +287,14 @@ class TeamPage:
         if not is_refused:
             return None
         self._end(session)
-        return await self._ask_to_log_in(request, _asked_path(request))
+        return await self._ask_to_log_in(request, _get_asked_path(request))
 
     async def _log_out(self, request: Request, session: Session) -> Response:
         form = await read_form(request, _MAX_FORM_BYTES) or {}
         if not _is_equal(session.form_token, form.get("csrf", "")):
-            return self._message(403, "The form is not valid for your session", "Reload the page")
+            return self._render_message(
+                403, "The form is not valid for your session", "Reload the page"
+            )
         self._end(session)
         log.info("a user logged out of the web interface", user=session.user)
         response = RedirectResponse("/", 303)
@@ -291,29 +305,29 @@ class TeamPage:
     async def _show_logged_out(self) -> Response:
         provider, place = self._provider, ""
         if provider:
-            place = await run_sync(provider.logout_address, limiter=self._logins)
+            place = await run_sync(provider.make_logout_address, limiter=self._logins)
         name = provider.name if provider else ""
-        return self._html("logged_out.html", provider=name, logout_address=place)
+        return self._render("logged_out.html", provider=name, logout_address=place)
 
     def _end(self, session: Session) -> None:
         self._sessions.end(session)
         self._views.pop(session, None)
 
     def _report_failure(self, error: LoginFailed, request: Request) -> Response:
-        address = _address_of(request)
-        detail = printable(error.detail)[:500]
+        address = _get_address(request)
+        detail = make_printable(error.detail)[:500]
         log.warning(
             "a login to the web interface failed", address=address, why=error.why, detail=detail
         )
-        return self._message(error.status, error.why, error.hint)
+        return self._render_message(error.status, error.why, error.hint)
 
-    def _message(self, status: int, why: str, hint: str) -> Response:
-        return self._html("login_message.html", status, why=why, hint=hint)
+    def _render_message(self, status: int, why: str, hint: str) -> Response:
+        return self._render("login_message.html", status, why=why, hint=hint)
 
-    def _token_form(self, to: str, problem: str = "", status: int = 401) -> Response:
-        return self._html("login.html", status, to=to, problem=problem)
+    def _render_token_form(self, to: str, problem: str = "", status: int = 401) -> Response:
+        return self._render("login.html", status, to=to, problem=problem)
 
-    def _html(self, template: str, status: int = 200, **context: object) -> Response:
+    def _render(self, template: str, status: int = 200, **context: object) -> Response:
         page = self._tools.templates.get_template(template)
         return HTMLResponse(page.render(**context), status)
 
@@ -334,11 +348,11 @@ def make_team_page(config: Config) -> TeamPage:
     return TeamPage(access.page, client_of, provider, version, ended.has_ended)
 
 
-def _address_of(request: Request) -> str:
+def _get_address(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-def not_logged_in_hint(request: Request) -> str:
+def choose_login_hint(request: Request) -> str:
     """Return the hint for a request without a session that is not for a whole page."""
     if request.method != "GET" or "sec-fetch-mode" in request.headers:
         return "Reload the page"
@@ -357,14 +371,14 @@ def _is_navigation(request: Request) -> bool:
     return mode == "navigate" and target == "document"
 
 
-def _asked_path(request: Request) -> str:
+def _get_asked_path(request: Request) -> str:
     """Return the unchanged path and query of a request, for the redirect after the login."""
     path = request.scope.get("raw_path") or request.scope["path"].encode()
     query = request.scope["query_string"]
-    return _local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
+    return _require_local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
 
 
-def _local_path(to: str) -> str:
+def _require_local_path(to: str) -> str:
     """Return the path if it is on this server and is not a login path, otherwise "/"."""
     is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
     if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
@@ -372,8 +386,8 @@ def _local_path(to: str) -> str:
     return "/" if to.startswith(("/login", "/logout")) else to
 
 
-def _is_equal(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected.encode(), given.encode())
+def _is_equal(expected: str, received: str) -> bool:
+    return hmac.compare_digest(expected.encode(), received.encode())
 
 
 def _expired_login_error(detail: str) -> LoginFailed:

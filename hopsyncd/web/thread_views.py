@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from hopsyncd.client import RequestFailed, calls
 from hopsyncd.client.call import Call
 from hopsyncd.config.values import MATCHES, STRATEGIES
-from hopsyncd.display import document_name, plural, title_of
+from hopsyncd.display import format_document_name, format_title, pluralise
 from hopsyncd.errors import REPORTABLE, HopsyncdError
-from hopsyncd.printable import printable
-from hopsyncd.web.evidence import document_key
-from hopsyncd.web.rendering import document_kind, file_name
+from hopsyncd.printable import make_printable
+from hopsyncd.web.evidence import make_document_key
+from hopsyncd.web.rendering import get_file_name, name_document_kind
 from hopsyncd.web.views import View, run_view
 
 _LAID_OUT = "\n\t"
@@ -43,29 +43,29 @@ class ThreadViews(View):
 
         When the browser closes the connection, the call to the LLM ends.
         """
-        form = await self.form_of(request)
+        form = await self.read_form(request)
         if form is None:
             return self.refuse_form(request)
         try:
-            lines = self._lines(_read_question(form.get("asked", "")))
+            lines = self._stream_lines(_read_question(form.get("asked", "")))
         except RequestFailed as error:
-            return JSONResponse({"error": _one_line(error)}, error.status)
+            return JSONResponse({"error": _describe_error(error)}, error.status)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers=_HEADERS)
 
-    async def _lines(self, call: Call[Any]) -> AsyncIterator[bytes]:
+    async def _stream_lines(self, call: Call[Any]) -> AsyncIterator[bytes]:
         try:
             async with (
                 self.client.asynchronous() as client,
-                aclosing(client.events(call)) as events,
+                aclosing(client.stream_events(call)) as events,
             ):
                 async for event in events:
-                    yield _line(_for_browser(event))
+                    yield _format_event(_restrict_event(event))
         except REPORTABLE as error:
-            yield _line({"event": "error", "why": _one_line(error)})
+            yield _format_event({"event": "error", "why": _describe_error(error)})
 
     async def save(self, request: Request) -> Response:
         """Write a posted conversation into the inbox folder, as a new Markdown file."""
-        form = await self.form_of(request, _MAX_NOTE_BYTES)
+        form = await self.read_form(request, _MAX_NOTE_BYTES)
         if form is None:
             return self.refuse_form(request)
         return await self._save(request, form.get("thread", ""))
@@ -73,16 +73,16 @@ class ThreadViews(View):
     @run_view
     def _save(self, request: Request, thread: str) -> Response:
         try:
-            turns = _turns(_parse(thread))
+            turns = _read_turns(_parse(thread))
             title = str(turns[0]["question"])[:_TITLE_CHARACTERS]
             saved = self.client.note(title, write_note(turns), [_NOTE_TAG])
         except REPORTABLE as error:
             status = error.status if isinstance(error, RequestFailed) else 400
-            return JSONResponse({"error": _one_line(error)}, status)
+            return JSONResponse({"error": _describe_error(error)}, status)
         return JSONResponse({"file": saved["file"]})
 
 
-def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
+def make_turn(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of an answer that a browser shows, printable, with a card per citation.
 
     If nothing was found, `closest` has cards for the closest passages.
@@ -97,48 +97,48 @@ def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
         "degraded": [_make_printable(reason) for reason in answer["degraded"]],
         "subjects": [_make_printable(subject) for subject in answer["subjects"]],
         "version": answer["version"],
-        "cost": cost_text(answer["llm"]),
+        "cost": format_cost(answer["llm"]),
         "cards": [
-            card_json(citation, quotes.get(citation["number"], ()))
+            make_card(citation, quotes.get(citation["number"], ()))
             for citation in answer["citations"]
         ],
         "closest": [
-            card_json({**passage, "number": rank})
+            make_card({**passage, "number": rank})
             for rank, passage in enumerate(answer["passages"][:_CLOSEST], 1)
             if not answer["found"]
         ],
     }
 
 
-def card_json(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str, Any]:
+def make_card(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str, Any]:
     """Return a cited passage as a browser shows it, printable, with the `quotes` from it."""
-    document, title = cited["document"], title_of(cited)
+    document, title = cited["document"], format_title(cited)
     return {
         "number": cited["number"],
         "id": cited["id"],
-        "key": document_key(cited),
-        "kind": document_kind(document),
+        "key": make_document_key(cited),
+        "kind": name_document_kind(document),
         "title": _make_printable(title),
-        "file": _make_printable(file_name(document_name(cited)) if document else title),
+        "file": _make_printable(get_file_name(format_document_name(cited)) if document else title),
         "place": _make_printable(f"{cited['source']}/{document}" if document else ""),
         "where": _make_printable(cited["location"] or ""),
         "quotes": list(quotes),
     }
 
 
-def cost_text(cost: Mapping[str, Any]) -> str:
+def format_cost(cost: Mapping[str, Any]) -> str:
     """Describe the tokens of an answer, and its price if prices are configured.
 
-    >>> cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
+    >>> format_cost({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
     '1,870 tokens · 0.0004 USD'
-    >>> cost_text({"calls": 0, "cached": 1, "tokens": 0})
+    >>> format_cost({"calls": 0, "cached": 1, "tokens": 0})
     'No tokens: this answer was cached'
     """
     if not cost["calls"]:
         return "No tokens: this answer was cached" if cost["cached"] else ""
-    text = plural(cost["tokens"], "token")
+    text = pluralise(cost["tokens"], "token")
     if price := cost.get("price"):
-        text += f" · {price:.6f}".rstrip("0").rstrip(".") + f" {printable(cost['currency'])}"
+        text += f" · {price:.6f}".rstrip("0").rstrip(".") + f" {make_printable(cost['currency'])}"
     return text
 
 
@@ -156,18 +156,18 @@ def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
     """
     parts = []
     for turn in turns:
-        parts += [f"## {_plain(turn['question'], ' ')}", _plain(turn["text"])]
-        cited = [_place_line(card) for card in turn["cards"]]
+        parts += [f"## {_escape_text(turn['question'], ' ')}", _escape_text(turn["text"])]
+        cited = [_format_place(card) for card in turn["cards"]]
         parts += ["\n".join(f"{number}. {line}" for number, line in enumerate(cited, 1))]
     return "\n\n".join(filter(str.strip, parts))
 
 
-def _place_line(card: Mapping[str, Any]) -> str:
+def _format_place(card: Mapping[str, Any]) -> str:
     places = (card.get(name, "") for name in ("title", "place", "where"))
-    return ", ".join(_plain(place, " ") for place in places if place)
+    return ", ".join(_escape_text(place, " ") for place in places if place)
 
 
-def _plain(text: object, line_end: str = "\n") -> str:
+def _escape_text(text: object, line_end: str = "\n") -> str:
     """Escape Markdown and URLs in text from the browser, so the note shows the text literally.
 
     Unprintable characters are replaced, and each line break becomes `line_end`.
@@ -176,14 +176,14 @@ def _plain(text: object, line_end: str = "\n") -> str:
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 
 
-def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _restrict_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
     match event["event"]:
         case "answer":
-            return {"event": "answer", "turn": turn_json(event["answer"])}
+            return {"event": "answer", "turn": make_turn(event["answer"])}
         case "text":
             return {"event": "text", "text": _make_printable(event["text"])}
         case "citation":
-            return {"event": "citation", "card": card_json(event["citation"])}
+            return {"event": "citation", "card": make_card(event["citation"])}
         case "withdrawn":
             return {"event": "withdrawn", "why": _make_printable(event["why"])}
     fields = ("event", "stage", "passages", "by")
@@ -194,11 +194,11 @@ def _read_question(posted: str) -> Call[Any]:
     """Return the call for a posted question. Raises RequestFailed."""
     fields = _parse(posted)
     if not isinstance(fields, dict):
-        raise _refusal()
+        raise _refusal_error()
     strategy, match = fields.get("strategy"), fields.get("match")
     filters = fields.get("filters") or []
     if not isinstance(filters, list):
-        raise _refusal()
+        raise _refusal_error()
     thread = fields.get("thread") or []
     return calls.ask(
         str(fields.get("question", "")),
@@ -208,22 +208,22 @@ def _read_question(posted: str) -> Call[Any]:
         filters=[str(filter_) for filter_ in filters],
         thread=[
             {"question": str(turn["question"]), "answer": str(turn["text"])}
-            for turn in (_turns(thread) if thread else [])
+            for turn in (_read_turns(thread) if thread else [])
         ],
     )
 
 
-def _turns(posted: object) -> list[dict[str, Any]]:
+def _read_turns(posted: object) -> list[dict[str, Any]]:
     """Read the last `_MOST_TURNS` turns of a posted conversation. Raises RequestFailed."""
     if not isinstance(posted, list) or not posted:
-        raise _refusal()
+        raise _refusal_error()
     turns = []
     for turn in posted[-_MOST_TURNS:]:
         if not isinstance(turn, dict) or not turn.get("question"):
-            raise _refusal()
+            raise _refusal_error()
         cards = turn.get("cards") or []
         if not isinstance(cards, list) or not all(isinstance(card, dict) for card in cards):
-            raise _refusal()
+            raise _refusal_error()
         turns.append(
             {"question": turn["question"], "text": str(turn.get("text") or ""), "cards": cards}
         )
@@ -234,23 +234,23 @@ def _parse(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _refusal() from None
+        raise _refusal_error() from None
 
 
-def _refusal() -> RequestFailed:
+def _refusal_error() -> RequestFailed:
     return RequestFailed(400, "bad_request", "The form has an invalid field", "Reload the page")
 
 
 def _make_printable(text: str) -> str:
-    return printable(text, keep=_LAID_OUT)
+    return make_printable(text, keep=_LAID_OUT)
 
 
-def _one_line(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Describe in one line why a request failed, and what to do."""
     if not isinstance(error, HopsyncdError):
-        return printable(str(error))
-    return printable(f"{error.why}. {error.hint}" if error.hint else error.why)
+        return make_printable(str(error))
+    return make_printable(f"{error.why}. {error.hint}" if error.hint else error.why)
 
 
-def _line(event: Mapping[str, Any]) -> bytes:
+def _format_event(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event).encode() + b"\n"

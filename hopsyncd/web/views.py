@@ -16,10 +16,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.errors import REPORTABLE, BadRequest, DaemonUnavailable, Forbidden, NotFound
 from hopsyncd.web.confirmations import DONE
-from hopsyncd.web.evidence import document_key
+from hopsyncd.web.evidence import make_document_key
 from hopsyncd.web.index_state import ImportClock, IndexState, describe_state
 from hopsyncd.web.links import Links, read_asked
-from hopsyncd.web.reading import passage_citation
+from hopsyncd.web.reading import format_citation
 from hopsyncd.web.rendering import make_templates
 
 _THREADS = 8  # how many views are rendered at the same time
@@ -58,7 +58,7 @@ class Forms(Protocol):
     @property
     def base(self) -> str: ...
 
-    def form_token(self, request: Request) -> str: ...
+    def make_form_token(self, request: Request) -> str: ...
 
     def is_form_of(self, request: Request, token: str) -> bool: ...
 
@@ -124,7 +124,7 @@ class View:
         self.client = shared.client
         self.base = shared.base
 
-    def html(
+    def render_page(
         self, request: Request, template: str, code: int = 200, **context: Any
     ) -> HTMLResponse:
         """Render a whole page, with the state of the index and the newest versions around it."""
@@ -140,17 +140,17 @@ class View:
                 raise
             state, log, described = _NO_STATUS, [], _UNKNOWN
         asked = read_asked(request)
-        shown = next((entry for entry in log if str(entry["version"]) == asked.at), None)
+        entry_at = next((entry for entry in log if str(entry["version"]) == asked.at), None)
         frame = {
             "frame": state,
             "status": state,
             "state": described,
             "recent_versions": log,
-            "shown_version": shown,
+            "shown_version": entry_at,
         }
-        return self.part(request, template, code, **frame, **context)
+        return self.render_part(request, template, code, **frame, **context)
 
-    def part(
+    def render_part(
         self, request: Request, template: str, code: int = 200, **context: Any
     ) -> HTMLResponse:
         """Render a template for a part of a page.
@@ -162,14 +162,14 @@ class View:
             "asked": asked,
             "at": asked.at,
             "view": self.name,
-            "csrf": partial(self.shared.door.form_token, request),
-            "citation": passage_citation,
+            "csrf": partial(self.shared.door.make_form_token, request),
+            "citation": format_citation,
             "may": self.shared.has_right,
             "user": self.shared.user,
             "is_own_daemon": not self.client.is_remote,
-            "done": _confirmation(request),
+            "done": _describe_action(request),
             "is_first": False,
-            **Links(request, self.base, asked).names(),
+            **Links(request, self.base, asked).list_template_values(),
         }
         page = self.shared.templates.get_template(template)
         return HTMLResponse(page.render(**(names | context)), code)
@@ -178,18 +178,18 @@ class View:
         status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
         if isinstance(error, RequestFailed):
             status = error.status
-        return self.html(request, "error.html", status, error=error)
+        return self.render_page(request, "error.html", status, error=error)
 
-    def modified_times(
+    def read_modified_times(
         self, at: str, passages: Any, filters: Any = ()
     ) -> tuple[Mapping[str, Any], dict[str, str | None]]:
         """Return the facets of the filters, and when the documents of these passages were
         modified."""
-        keys = list(dict.fromkeys(filter(None, map(document_key, passages))))[:100]
+        keys = list(dict.fromkeys(filter(None, map(make_document_key, passages))))[:100]
         facets = self.client.facets(at=at, filters=filters, documents=keys)
         return facets, dict(zip(keys, facets["modified"], strict=True))
 
-    async def form_of(
+    async def read_form(
         self, request: Request, max_bytes: int = _MAX_FORM_BYTES
     ) -> dict[str, str] | None:
         """Read the fields of a posted form.
@@ -211,7 +211,7 @@ class View:
             "The form is not valid for your session",
             "Go back, reload the page, and send the form again",
         )
-        return self.part(
+        return self.render_part(
             request,
             "error.html",
             403,
@@ -235,7 +235,7 @@ async def read_form(request: Request, max_bytes: int) -> dict[str, str] | None:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _confirmation(request: Request) -> str:
+def _describe_action(request: Request) -> str:
     """Return the sentence that confirms the action before this request, or "" without an action."""
     parameters = request.query_params
     sentence = DONE.get(parameters.get("done", ""), "")

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hopsyncd.web.views import View, run_view
-from hopsyncd.web.word_diff import word_diff
+from hopsyncd.web.word_diff import mark_word_diff
 
 _CHANGES_SHOWN = 20
 
@@ -13,24 +13,26 @@ class WatchViews(View):
     name = "Watches"
 
     @run_view
-    def watches(self, request: Request) -> Response:
+    def show_watches(self, request: Request) -> Response:
         """Show the watched questions, and a form to watch another question."""
         listed = self.client.watches()
         if "part" in request.query_params:
-            return self.part(request, "watch_list.html", listed=listed)
-        return self.html(request, "watches.html", listed=listed)
+            return self.render_part(request, "watch_list.html", listed=listed)
+        return self.render_page(request, "watches.html", listed=listed)
 
     @run_view
-    def watched_question(self, request: Request) -> Response:
+    def show_watched_question(self, request: Request) -> Response:
         """Show a watched question with its changes: the answers before and after each."""
-        shown = self.client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
+        answer = self.client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
         if "part" in request.query_params:
-            return self.part(request, "watched_answers.html", shown=shown, word_diff=word_diff)
-        return self.html(request, "watched.html", shown=shown, word_diff=word_diff)
+            return self.render_part(
+                request, "watched_answers.html", shown=answer, word_diff=mark_word_diff
+            )
+        return self.render_page(request, "watched.html", shown=answer, word_diff=mark_word_diff)
 
     async def watch(self, request: Request) -> Response:
         """Watch the question of the form."""
-        form = await self.form_of(request)
+        form = await self.read_form(request)
         if form is None:
             return self.refuse_form(request)
         return await self._watch(request, form.get("q", ""))
@@ -48,7 +50,7 @@ class WatchViews(View):
         return self.redirect(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:
-        if await self.form_of(request) is None:
+        if await self.read_form(request) is None:
             return self.refuse_form(request)
         return await self._unwatch(request)
 

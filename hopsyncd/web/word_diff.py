@@ -11,13 +11,13 @@ _MOST_WORDS = 300
 _PUNCTUATION = ".,;:!?"
 
 
-def word_diff(other_text: str, text: str, is_new: bool) -> Markup:
+def mark_word_diff(other_text: str, text: str, is_new: bool) -> Markup:
     """Convert `text` to HTML, and mark the words that `other_text` lacks.
 
-    >>> word_diff("He died in 1824.", "He died in 1825.", True)
+    >>> mark_word_diff("He died in 1824.", "He died in 1825.", True)
     Markup('He died in <ins>1825</ins>.')
     """
-    before, after = _words(other_text), _words(text)
+    before, after = _split_words(other_text), _split_words(text)
     element = "ins" if is_new else "del"
     parts = list[Markup]()
     for kind, _, _, start, end in SequenceMatcher(None, before, after, False).get_opcodes():
@@ -31,12 +31,12 @@ def word_diff(other_text: str, text: str, is_new: bool) -> Markup:
     return Markup("").join(parts)
 
 
-def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
+def mark_changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
     """Return the lines of a diff, each with its sign.
 
     A sentence and the similar sentence that replaces it become one line.
 
-    >>> list(changed_lines(["@@ Ada", "-She died in 1852.", "+She died in London in 1852."]))
+    >>> list(mark_changed_lines(["@@ Ada", "-She died in 1852.", "+She died in London in 1852."]))
     [('@', Markup('Ada')), ('+', Markup('She died in <ins>London in</ins> 1852.'))]
     """
     old, new = list[str](), list[str]()
@@ -78,7 +78,7 @@ def _merge(old: str, new: str) -> Markup | None:
     >>> _merge("He died there in 1824 of fever.", "He died there on 19 April 1824.")
     Markup('He died there <del>in</del> <ins>on 19 April</ins> 1824 <del>of fever</del>.')
     """
-    before, after = _words(old), _words(new)
+    before, after = _split_words(old), _split_words(new)
     if max(len(before), len(after)) > _MOST_WORDS:
         return None
     bare_before, bare_after = ([word.strip() for word in words] for words in (before, after))
@@ -90,7 +90,7 @@ def _merge(old: str, new: str) -> Markup | None:
         removed, added = "".join(before[start:end]), "".join(after[first:last])
         if kind == "equal":
             is_before_removed = index + 1 < len(opcodes) and opcodes[index + 1][0] == "delete"
-            html += added.rstrip() + _space_after(removed if is_before_removed else added)
+            html += added.rstrip() + _get_space_after(removed if is_before_removed else added)
             continue
         if removed:
             html += Markup("<del>{}</del>").format(removed.rstrip())
@@ -98,15 +98,15 @@ def _merge(old: str, new: str) -> Markup | None:
             html += " "
         if added:
             html += Markup("<ins>{}</ins>").format(added.rstrip())
-        html += _space_after(added or removed)
+        html += _get_space_after(added or removed)
     return html
 
 
-def _space_after(words: str) -> str:
+def _get_space_after(words: str) -> str:
     return words[len(words.rstrip()) :]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Split the text into words, each with the space after it. Punctuation after a word is a
     separate item.
 

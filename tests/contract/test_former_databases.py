@@ -17,9 +17,9 @@ from store.check import check
 from store.engines.sqlite.database import open_file, open_reader, open_writer
 from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.exceptions import NewerSchema, OlderSchema
-from store.restoring import finish_restore, stage
+from store.restoring import finish_restore, stage_restore
 from store.sources import release_pins
-from store.versions import head, kept_versions
+from store.versions import list_kept_versions, read_head
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
@@ -71,7 +71,7 @@ def test_a_former_database_opens_whole_and_goes_on(
         assert connection.execute("PRAGMA user_version").fetchone() == (number,)
     with closing(open_writer(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-        assert [*kept_versions(connection)] == [1, 2, 3, 4, 5, 6]
+        assert [*list_kept_versions(connection)] == [1, 2, 3, 4, 5, 6]
         assert check(connection, deep=True) == []
     stack = Stack(path, MemoryConnector(files), budget_factor=0.1)
     stack.writer.renew()  # as the daemon's start does
@@ -86,11 +86,11 @@ def test_a_backup_of_a_former_version_can_be_restored(
 ) -> None:
     database = tmp_path / "now/data/hopsyncd.db"
     former[0].chmod(0o644)
-    stage(database, "a file", former[0], verify_copy, 0)
+    stage_restore(database, "a file", former[0], verify_copy, 0)
     assert (restored := finish_restore(database, 0)) and restored.version == 6
     assert database.stat().st_mode & 0o777 == 0o600, "only its owner may read it"
     with closing(open_reader(database)) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest and newest.id == 6
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.git import GitConnector, GitSettings
-from connectors.git_program import Mirror, Repository, branch_name, protocol_of
+from connectors.git_program import Mirror, Repository, check_branch_name, parse_protocol
 from connectors.protocol import SourceUnavailable
 from tests.contract.git_sources import listed, mirror
 from tests.fakes.git_repository import GitRepository, needs_git
@@ -51,12 +51,12 @@ class TestWhatIsRefused:
         ],
     )
     def test_a_usual_address_is_accepted(self, url: str, protocol: str) -> None:
-        assert protocol_of(url) == protocol
+        assert parse_protocol(url) == protocol
 
     @pytest.mark.parametrize("name", ["-x", "a..b", "a:b", "a b", "*", "a/", "x.lock", "@{1}", "~"])
     def test_an_invalid_branch_name_is_refused(self, name: str) -> None:
         with pytest.raises(ValueError):
-            branch_name(name)
+            check_branch_name(name)
 
     def test_git_refuses_addresses_that_our_check_accepts(
         self, repository: GitRepository, tmp_path: Path
@@ -96,7 +96,7 @@ def with_token(tmp_path: Path) -> Iterator[Mirror]:
 class TestCredentials:
     def ask(self, mirror: Mirror, host: str) -> str:
         """What git would send to a host, by its own `credential fill`."""
-        repository = mirror.remote_access()
+        repository = mirror.prepare_remote_access()
         with repository.process("credential", "fill", stdin=-1, accept=range(256)) as process:
             output, _ = process.communicate(f"protocol=https\nhost={host}\n\n".encode())
         return output.decode()

@@ -16,7 +16,7 @@ from store.engines.postgres.session import Session, open_standing_by
 from store.exceptions import ServerLost, WriterBusy
 from store.open_database import open_reader, open_writer
 from store.records import Change
-from store.versions import kept_versions
+from store.versions import list_kept_versions
 from tests.fakes.edited import edited
 from tests.fakes.relay import Relay
 
@@ -85,7 +85,7 @@ def test_a_writer_whose_relay_forwards_nothing_is_replaced_and_can_commit_nothin
     assert noticed_s < 15
     relay.stuck = False
     time.sleep(0.5)
-    assert kept_versions(second)[-1] == made.id == 7
+    assert list_kept_versions(second)[-1] == made.id == 7
     with pytest.raises(ServerLost):
         commit_version(writer, NOTHING_CHANGED, 0)
 

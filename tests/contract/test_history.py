@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.api.version_log import version_about
+from hopsyncd.api.version_log import summarise_version
 from store.commit import commit_version
 from store.exceptions import NoSuchVersion, TagRefused
 from store.history import (
     VisibleCounts,
     delete_tag,
     diff,
-    log,
+    read_log,
     resolve,
+    restrict_entry,
     set_tag,
-    visible_entry,
 )
-from store.reads import document_at
+from store.reads import read_document
 from store.records import Change, Document, Version
-from store.sources import pins_of, release_pins
+from store.sources import read_pins, release_pins
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -46,7 +46,7 @@ def stack(tmp_path: Path) -> Stack:
 def commit_again(stack: Stack, path: str, media_type: str) -> None:
     """Commit a version that replaces a document by what the same file gives, as another type."""
     at = stack.head
-    found = document_at(stack.connection, at.id, stack.source.name, path)
+    found = read_document(stack.connection, at.id, stack.source.name, path)
     assert found is not None
     (content,) = stack.connection.execute(
         "SELECT content FROM document WHERE path = ? ORDER BY born DESC LIMIT 1", [path]
@@ -95,7 +95,7 @@ class TestNames:
         assert resolve(stack.connection, "2999-01-01T09:00").id == 2
 
     def test_a_time_names_the_version_in_force_then(self, stack: Stack) -> None:
-        times = [entry.version.created_ms for entry in log(stack.connection, 10)]
+        times = [entry.version.created_ms for entry in read_log(stack.connection, 10)]
         assert times == sorted(times, reverse=True)
         just_before = f"1970-01-01T00:{(times[0] - 1) // 60000:02}:{(times[0] - 1) % 60000 / 1000}"
         assert resolve(stack.connection, just_before + "+00:00").id == 1
@@ -128,15 +128,15 @@ def no_counts(number: int) -> VisibleCounts:
 
 class TestComparing:
     def test_the_log_says_what_each_version_changed(self, stack: Stack) -> None:
-        newest, first = log(stack.connection, 10)
+        newest, first = read_log(stack.connection, 10)
         assert (first.documents_added, first.documents_changed, first.documents_removed) == (
             (2, 0, 0)
         )
         assert (newest.documents_added, newest.documents_changed, newest.documents_removed) == (
             (1, 1, 1)
         )
-        assert [entry.version.id for entry in log(stack.connection, 1)] == [2]
-        assert [entry.version.id for entry in log(stack.connection, 10, before=2)] == [1]
+        assert [entry.version.id for entry in read_log(stack.connection, 1)] == [2]
+        assert [entry.version.id for entry in read_log(stack.connection, 10, before=2)] == [1]
 
     def test_the_diff_names_documents_passages_and_edges(self, stack: Stack) -> None:
         ends = [resolve(stack.connection, at) for at in ("1", "2")]
@@ -162,15 +162,15 @@ class TestComparing:
         for media_type, changed in (("text/x-new", 1), ("text/x-new", 0)):
             before = stack.head
             commit_again(stack, "rome.md", media_type)
-            (entry,) = log(stack.connection, 1)
+            (entry,) = read_log(stack.connection, 1)
             found = diff(stack.connection, before, stack.head)
             assert entry.documents_changed == len(found.documents_changed) == changed
             assert (entry.documents_added, entry.version.documents) == (0, before.documents)
-            hidden_none = visible_entry(
+            hidden_none = restrict_entry(
                 stack.connection, entry, frozenset(), lambda passages: passages, no_counts
             )
             assert hidden_none.documents_changed == changed
-            about = version_about(stack.connection, entry.version.id, frozenset())
+            about = summarise_version(stack.connection, entry.version.id, frozenset())
             assert about == ("changed rome.md" if changed else "no document")
 
     def test_a_version_does_not_differ_from_itself(self, stack: Stack) -> None:
@@ -207,14 +207,14 @@ class TestRestoring:
         stack.sync()
         paths = {row[1] for row in graph_of(stack, stack.head.id)["documents"]}
         assert paths == {"rome.md", "paris.md", "oslo.md"}
-        assert set(pins_of(stack.connection, stack.source.id)) == {"rome.md", "paris.md"}
+        assert set(read_pins(stack.connection, stack.source.id)) == {"rome.md", "paris.md"}
 
     def test_a_file_that_comes_back_is_taken_in(self, stack: Stack) -> None:
         restored(stack)
         files_of(stack).put("paris.md", PARIS + b"\nParis has a tower.\n")
         stack.sync()
         assert stack.head.id == 4
-        assert "paris.md" not in pins_of(stack.connection, stack.source.id)
+        assert "paris.md" not in read_pins(stack.connection, stack.source.id)
 
     def test_a_file_deleted_later_is_gone(self, stack: Stack) -> None:
         restored(stack)
@@ -228,7 +228,7 @@ class TestRestoring:
         now = files_of(stack).files["rome.md"]
         files_of(stack).put("rome.md", ROME)
         stack.sync()
-        assert "rome.md" not in pins_of(stack.connection, stack.source.id)
+        assert "rome.md" not in read_pins(stack.connection, stack.source.id)
         files_of(stack).put("rome.md", now)
         stack.sync()
         assert graph_of(stack, stack.head.id)["documents"] != graph_of(stack, 1)["documents"]

@@ -101,7 +101,7 @@ def test_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_kind(
             assert len(str(end)) < 1000 and str(end).isprintable() and "sk-1" not in str(end)
     counted = Counter(kinds)
     assert usage.failures == Counter({k: n for k, n in counted.items() if k != "reply"})
-    spent = ledger.spent(0)
+    spent = ledger.sum_spending(0)
     assert sum(row.calls for row in spent) == usage.calls == len(endpoint.requests)
     assert sum(row.tokens for row in spent) == usage.tokens
     endpoint.play = good

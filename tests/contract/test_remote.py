@@ -18,8 +18,8 @@ from connectors.protocol import (
     Problem,
     SourceUnavailable,
 )
-from connectors.remote import RemoteConnector, clock_tick_s, modified_s, revision_of
-from connectors.remote_driver import Driver, checked_url
+from connectors.remote import RemoteConnector, choose_clock_tick_s, format_revision, get_modified_s
+from connectors.remote_driver import Driver, check_url
 from connectors.settings import FileSettings
 from tests.fakes.listing import Named, named
 
@@ -351,23 +351,23 @@ class TestTrouble:
 )
 def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError):
-        checked_url(url)
+        check_url(url)
 
 
 @pytest.mark.parametrize("url", ["s3://b/x", "github://org:repo@main/docs", "sftp://ada@[::1]/x"])
 def test_a_usual_address_is_accepted(url: str) -> None:
-    assert checked_url(url) == url
+    assert check_url(url) == url
 
 
 def test_a_revision_uses_the_most_reliable_property_of_the_driver() -> None:
-    assert revision_of({"size": 3}) == ""
-    assert revision_of({"size": 3, "mtime": 1.5}) == "1.500000 3"
-    assert revision_of({"size": 3, "etag": 'W/"x"', "mtime": 1.5}) == "etag=x 3"
+    assert format_revision({"size": 3}) == ""
+    assert format_revision({"size": 3, "mtime": 1.5}) == "1.500000 3"
+    assert format_revision({"size": 3, "etag": 'W/"x"', "mtime": 1.5}) == "etag=x 3"
 
 
 def test_times_are_read_in_each_drivers_way() -> None:
     said = [1795290554, 1795290554000, "2026-11-21T19:49:14Z", "Sat, 21 Nov 2026 19:49:14 GMT"]
-    assert {modified_s({"modified": value}) for value in said} == {1795290554.0}
-    assert modified_s({"modified": "yesterday"}) is None
-    assert clock_tick_s({"mtime": 1795290554}) == 1.0
-    assert clock_tick_s({"mtime": 1795290554, "ETag": "x"}) == 0.0
+    assert {get_modified_s({"modified": value}) for value in said} == {1795290554.0}
+    assert get_modified_s({"modified": "yesterday"}) is None
+    assert choose_clock_tick_s({"mtime": 1795290554}) == 1.0
+    assert choose_clock_tick_s({"mtime": 1795290554, "ETag": "x"}) == 0.0

@@ -8,18 +8,18 @@ import pytest
 from store.commit import commit_version, put_seen
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
 from store.open_database import open_reader, open_writer
-from store.reads import live_documents
+from store.reads import read_live_documents
 from store.records import Change, Seen
 from store.sources import (
-    all_sources,
+    count_skipped_by_kind,
+    list_sources,
     put_left_out,
-    seen_items,
-    skipped_by_kind,
-    skipped_of_item,
-    source_names,
+    read_seen_items,
+    read_skipped_of_item,
+    read_source_names,
 )
 from store.transactions import snapshot, transaction
-from store.versions import kept_versions
+from store.versions import list_kept_versions
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
 from tests.fakes.memory import MemoryConnector
@@ -44,7 +44,7 @@ def test_a_writer_that_lost_its_session_cannot_write(server: Postgres, on_server
     made = commit_version(second, NOTHING_CHANGED, 0)
     with pytest.raises(ServerLost):
         commit_version(first.connection, NOTHING_CHANGED, 0)
-    assert kept_versions(second)[-1] == made.id == 7
+    assert list_kept_versions(second)[-1] == made.id == 7
 
 
 def test_a_version_number_is_used_only_once(on_server: str) -> None:
@@ -74,16 +74,16 @@ def test_a_path_that_is_too_long_for_an_index_is_a_problem_of_that_item(on_serve
         files.put(path, f"# Rome\n\nCaesar wrote {len(path)} letters.\n".encode())
     stack = Stack(on_server, files)
     stack.sync()
-    seen = seen_items(stack.connection, stack.source.id, None)
+    seen = read_seen_items(stack.connection, stack.source.id, None)
     (problem,) = [item for item in seen.values() if item.why]
     assert problem.why == (
         "a path in this folder has 2,601 bytes, but the database server can store at most 2,600"
     )
     assert problem.path == longer.rpartition("/")[0]
-    assert {*live_documents(stack.connection, stack.source.id, None)} == {"a.md", longest}
+    assert {*read_live_documents(stack.connection, stack.source.id, None)} == {"a.md", longest}
     files.remove(longer)
     stack.sync()
-    assert {*seen_items(stack.connection, stack.source.id, None)} == {"a.md", longest}
+    assert {*read_seen_items(stack.connection, stack.source.id, None)} == {"a.md", longest}
 
 
 def test_a_row_that_is_too_long_for_an_index_is_not_reported_as_a_lost_server(
@@ -128,15 +128,15 @@ def test_a_missing_server_is_reported_without_the_password() -> None:
 
 def test_text_that_readers_skip_is_counted(on_server: str) -> None:
     record = edited(on_server).connection
-    ((number, name),) = source_names(record).items()
+    ((number, name),) = read_source_names(record).items()
     left_out = ('{"scripts": 2}', '{"navigation": 1, "scripts": 10}', None)
     seen = [
         Seen(number, f"{index}.html", "1", b"1", None, None, x) for index, x in enumerate(left_out)
     ]
     put_seen(record, seen, [])
     put_seen(record, [Seen(number, "0.html", "2", b"2")], [])  # not read again
-    assert skipped_of_item(record, name, "0.html") == {"scripts": 2}
-    assert skipped_by_kind(record) == [("navigation", 1, 1), ("scripts", 12, 2)]
-    assert skipped_by_kind(record, frozenset({name})) == []
+    assert read_skipped_of_item(record, name, "0.html") == {"scripts": 2}
+    assert count_skipped_by_kind(record) == [("navigation", 1, 1), ("scripts", 12, 2)]
+    assert count_skipped_by_kind(record, frozenset({name})) == []
     put_left_out(record, number, {".log": 3})
-    assert json.loads(all_sources(record)[0].left_out) == {".log": 3}
+    assert json.loads(list_sources(record)[0].left_out) == {".log": 3}

@@ -37,8 +37,8 @@ def test_a_limit_holds_for_the_daemons_together(url: str) -> None:
     reserved = [one for one in asked if one is not None]
     assert len(reserved) == 30
     ledgers[1].settle(reserved[0], 3, 1)
-    ledgers[2].attribute(7, "questions")  # these are another purpose's
-    assert ledgers[0].spent(DAY) == [Spent("answers", "", 0, 30, 3, 1, 29 * 5)]
+    ledgers[2].assign_version(7, "questions")  # these are another purpose's
+    assert ledgers[0].sum_spending(DAY) == [Spent("answers", "", 0, 30, 3, 1, 29 * 5)]
     assert ledgers[0].reserve(DAY + 1, "answers", "", 5) is not None
     for ledger in ledgers:
         ledger.close()
@@ -50,8 +50,8 @@ def test_llm_calls_are_attributed_to_versions(url: str) -> None:
         reserved = ledger.reserve(DAY, "questions", "notes", 10)
         assert reserved is not None
         ledger.settle(reserved, 6, version)
-        ledger.attribute(version, "questions")
-    assert ledger.spent(0) == [
+        ledger.assign_version(version, "questions")
+    assert ledger.sum_spending(0) == [
         Spent("questions", "notes", 3, 1, 6, 3, 0),
         Spent("questions", "notes", 4, 1, 6, 4, 0),
     ]

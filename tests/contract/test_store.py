@@ -17,10 +17,10 @@ from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.strategies.plain import rank_by_vector
 from store import history, operational, reads, sources
-from store.changes import changes, stamp
+from store.changes import read_changes, stamp
 from store.check import check, refuse_damaged
 from store.commit import put_seen
-from store.content import counters, put_content, question_texts, register_generation
+from store.content import put_content, read_counters, read_question_texts, register_generation
 from store.contract import Connection
 from store.copying import copy_database
 from store.exceptions import (
@@ -35,7 +35,7 @@ from store.open_database import Database, open_reader, open_writer
 from store.purge import purge, request_purge
 from store.records import GenerationConfig, Passage, Seen, SetId, to_grid
 from store.transactions import snapshot
-from store.versions import kept_versions, version
+from store.versions import list_kept_versions, read_version
 from store.visibility import HiddenFolders, Mask
 from tests.fakes.dump import graphs
 from tests.fakes.edited import LATER_MS, NOTHING, edited
@@ -62,7 +62,7 @@ def test_a_problem_may_be_described_at_length(place: Database) -> None:
         source = sources.register_source(connection, "notes", "folder", "")
         why = "".join(f"{index * index:x}" for index in range(3000))
         put_seen(connection, [Seen(source, "a.md", "1", None, why, "")], [])
-        assert sources.item_problems(connection, 5) == [("notes", "a.md", why, "")]
+        assert sources.list_item_problems(connection, 5) == [("notes", "a.md", why, "")]
 
 
 def counts_of_number(number: int) -> history.VisibleCounts:
@@ -79,24 +79,24 @@ MASKS: tuple[Mask, ...] = (
 
 def told(connection: Connection) -> dict[str, object]:
     """What all functions that read say, of every version and pair of versions."""
-    kept = [version(connection, number) for number in kept_versions(connection)]
+    kept = [read_version(connection, number) for number in list_kept_versions(connection)]
     newest = kept[-1].id
-    names = sources.source_names(connection)
+    names = sources.read_source_names(connection)
     (source,) = names
-    log = history.log(connection, 100)
+    log = history.read_log(connection, 100)
     diffs = [history.diff(connection, old, new) for old in kept for new in kept]
     edges = [edge for diff in diffs for edge in diff.edges_added][:20]
     passages = [passage for diff in diffs for passage in diff.passages_added]
     questions = [question for question, _ in edges]
-    ends = history.edge_ends(connection, edges, ())
+    ends = history.read_edge_ends(connection, edges, ())
     asking = [end.source for end in ends]
-    assert history.edge_ends(connection, edges, asking) == ends
+    assert history.read_edge_ends(connection, edges, asking) == ends
     under = ["a", "rome.md", ""]
     return {
         "versions": kept,
         "log": log,
         "hidden": [
-            history.visible_entry(
+            history.restrict_entry(
                 connection, entry, hidden, lambda n: compute_edge_budget(n, 1.0), counts_of_number
             )
             for entry in log
@@ -104,30 +104,35 @@ def told(connection: Connection) -> dict[str, object]:
             for hidden in MASKS
         ],
         "diffs": diffs,
-        "moved": [history.source_changes(connection, "notes", 1, number.id) for number in kept],
+        "moved": [
+            history.count_source_changes(connection, "notes", 1, number.id) for number in kept
+        ],
         "ends": ends,
-        "questions": question_texts(connection, questions, asking),
-        "places": [reads.places_at(connection, version_.id, passages) for version_ in kept],
-        "asked": [reads.questions_at(connection, newest, passage) for passage in passages[:3]],
-        "holders": reads.live_holders(connection, passages),
-        "passages_in_force": reads.passages_in_force(connection, passages),
-        "documents": [reads.documents_at(connection, version_.id, source) for version_ in kept],
-        "page": reads.documents_after(connection, newest, ("", ""), 100, source="notes"),
-        "below": reads.documents_after(connection, newest, ("", ""), 100, under="a"),
-        "one": reads.document_at(connection, newest, "notes", "rome.md"),
-        "live": reads.live_document(connection, source, "rome.md"),
+        "questions": read_question_texts(connection, questions, asking),
+        "places": [reads.read_places(connection, version_.id, passages) for version_ in kept],
+        "asked": [reads.read_questions(connection, newest, passage) for passage in passages[:3]],
+        "holders": reads.find_live_holders(connection, passages),
+        "passages_in_force": reads.find_in_force(connection, passages),
+        "documents": [reads.list_documents(connection, version_.id, source) for version_ in kept],
+        "page": reads.list_documents_after(connection, newest, ("", ""), 100, source="notes"),
+        "below": reads.list_documents_after(connection, newest, ("", ""), 100, under="a"),
+        "one": reads.read_document(connection, newest, "notes", "rome.md"),
+        "live": reads.read_live_document(connection, source, "rome.md"),
         "count": reads.count_live_documents(connection, source),
-        "seen": [sources.seen_items(connection, source, part) for part in (None, under, ["x"])],
-        "pins": sources.pins_of(connection, source),
-        "sources": sources.all_sources(connection),
-        "problems": sources.item_problems(connection, 10),
-        "excluded": sources.excluded_paths(connection, source, under),
-        "counters": counters(connection),
+        "seen": [
+            sources.read_seen_items(connection, source, part) for part in (None, under, ["x"])
+        ],
+        "pins": sources.read_pins(connection, source),
+        "sources": sources.list_sources(connection),
+        "problems": sources.list_item_problems(connection, 10),
+        "excluded": sources.read_excluded_paths(connection, source, under),
+        "counters": read_counters(connection),
         "words": [
-            [part.tolist() for part in reads.words_at(connection, version_.id)] for version_ in kept
+            [part.tolist() for part in reads.read_word_counts(connection, version_.id)]
+            for version_ in kept
         ],
         "stamps": [stamp(connection, version_.id) for version_ in kept],
-        "waiting": operational.waiting_by_reason(connection, newest),
+        "waiting": operational.count_waiting_by_reason(connection, newest),
     }
 
 
@@ -151,7 +156,7 @@ def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) 
     for made in (lived(tmp_path / "s.db"), lived(on_server)):
         for number in (1, 4, 6):
             with snapshot(made.connection):
-                head = load_snapshot(made.connection, version(made.connection, number))
+                head = load_snapshot(made.connection, read_version(made.connection, number))
                 for query in ("rome trades", "a river", "kyoto", "..."):
                     vector = to_grid(FakeEncoder().encode([query]))[0]
                     answers.append(rank_by_vector(head, vector, 7))
@@ -167,7 +172,7 @@ class TestFollowing:
         follower, after = Follower(), 0
         with snapshot(stack.connection):
             for until in stops:
-                follower.apply(changes(stack.connection, after, until))
+                follower.apply(read_changes(stack.connection, after, until))
                 after = until
             for number in range(1, 7):
                 assert follower.at(number) == read_at(stack.connection, number)
@@ -213,7 +218,7 @@ class TestUpkeep:
         collect(stack.connection, Retention(2, 0), LATER_MS)
         assert graphs(stack.connection) == {number: before[number] for number in (2, 5, 6)}
         with pytest.raises(NoSuchVersion, match="expired"):
-            version(stack.connection, 3)
+            read_version(stack.connection, 3)
 
     def test_a_purge_is_the_same_on_either(self, tmp_path: Path, on_server: str) -> None:
         results, left = [], []
@@ -253,7 +258,7 @@ class TestRecords:
         connection = edited(place).connection
         operational.note_run(connection, "gc", 5, None)
         operational.note_run(connection, "gc", 9, "full")
-        assert operational.all_jobs(connection)["gc"] == operational.JobRow("gc", 9, 5, "full")
+        assert operational.read_jobs(connection)["gc"] == operational.JobRow("gc", 9, 5, "full")
         for why in ("crash", "again"):
             operational.put_quarantined(connection, b"\x00\xff", "r1", why, 7)
         assert operational.find_quarantined(connection, "r1") == {b"\x00\xff": "again"}
@@ -262,17 +267,17 @@ class TestRecords:
         wait = operational.Wait(SetId(2**62), "down", 1, 4)
         for tries in (1, 2):
             operational.put_waits(connection, [replace(wait, tries=tries)])
-        assert operational.waits_of(connection, [wait.question_set]) == {
+        assert operational.read_waits(connection, [wait.question_set]) == {
             wait.question_set: replace(wait, tries=2)
         }
         state = sources.ListingState("c1", 8)
         sources.put_listing_state(connection, 1, state)
-        assert sources.listing_state(connection, 1) == state
+        assert sources.read_listing_state(connection, 1) == state
         sources.set_source_paused(connection, 1, 3)
         assert sources.is_paused(connection, 1)
         sources.register_source(connection, "notes", "memory", "elsewhere", "new")
-        assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
-        assert {item.revision for item in sources.seen_items(connection, 1).values()} == {""}
+        assert sources.read_listing_state(connection, 1) == sources.ListingState(None, None)
+        assert {item.revision for item in sources.read_seen_items(connection, 1).values()} == {""}
 
     def test_a_tag_names_one_version_until_it_is_deleted(self, place: Database) -> None:
         connection = lived(place).connection
@@ -290,9 +295,9 @@ class TestRecords:
         names = ["a b.md", "a-b.md", "a.md", "a/b.md", "B.md", "é.md", "z.md", "東京.md"]
         stack = Stack(place, MemoryConnector(dict.fromkeys(names, b"Rome.")))
         stack.sync()
-        found = reads.documents_after(stack.connection, 1, ("", ""), 100)
+        found = reads.list_documents_after(stack.connection, 1, ("", ""), 100)
         assert [item.path for item in found] == sorted(names)
-        under = sources.seen_items(stack.connection, 1, ["a"])
+        under = sources.read_seen_items(stack.connection, 1, ["a"])
         assert [*under] == ["a/b.md"]
 
     def test_another_text_of_the_same_id_is_refused_whole(
@@ -301,7 +306,7 @@ class TestRecords:
         connection = open_writer(place)
         generation = register_generation(connection, GenerationConfig(RECIPE, "by hand", 2))
         one, other = Passage((), "one"), Passage((), "other")
-        monkeypatch.setattr("store.records.content_id", lambda *parts: 7)
+        monkeypatch.setattr("store.records.compute_content_id", lambda *parts: 7)
         of = triplets(one.id, [("one", (1, 0))], [])
         put_content(connection, generation, [(one, of)])
         with pytest.raises(ContentConflict):

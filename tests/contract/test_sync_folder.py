@@ -10,10 +10,10 @@ import pytest
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
 from connectors.settings import FileSettings
-from store.content import counters
-from store.reads import live_documents, places_at, words_at
-from store.records import PassageId, Seen, content_hash
-from store.sources import all_sources, seen_items
+from store.content import read_counters
+from store.reads import read_live_documents, read_places, read_word_counts
+from store.records import PassageId, Seen, hash_content
+from store.sources import list_sources, read_seen_items
 from tests.fakes.stack import Stack
 
 ROME, ADA = "Rome is in Italy.", "Ada met Babbage."
@@ -35,24 +35,24 @@ class Notes:
         file.write_text(text)
 
     def generated(self) -> int:
-        return counters(self.stack.connection)["passages_generated"]
+        return read_counters(self.stack.connection)["passages_generated"]
 
     def versions(self) -> int:
         return len(self.stack.versions)
 
     def documents(self) -> dict[str, bytes]:
-        return live_documents(self.stack.connection, self.stack.source.id)
+        return read_live_documents(self.stack.connection, self.stack.source.id)
 
     def passages(self) -> list[PassageId]:
-        ids, _ = words_at(self.stack.connection, self.stack.head.id)
+        ids, _ = read_word_counts(self.stack.connection, self.stack.head.id)
         return [PassageId(id_) for id_ in ids.tolist()]
 
     def places(self) -> dict[PassageId, list[str]]:
-        found = places_at(self.stack.connection, self.stack.head.id, self.passages())
+        found = read_places(self.stack.connection, self.stack.head.id, self.passages())
         return {passage: [place.document for place in places] for passage, places in found.items()}
 
     def seen(self) -> dict[str, Seen]:
-        return seen_items(self.stack.connection, self.stack.source.id)
+        return read_seen_items(self.stack.connection, self.stack.source.id)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_missing_root_pauses_and_keeps_everything_even_if_empty_is_accepted(
 ) -> None:
     notes.root.rename(notes.root.with_name("unmounted"))
     assert notes.stack.sync(accept_empty=True).problem
-    assert all_sources(notes.stack.connection)[0].problem
+    assert list_sources(notes.stack.connection)[0].problem
     assert len(notes.documents()) == 2
     notes.root.with_name("unmounted").rename(notes.root)
     assert notes.stack.sync().problem is None
@@ -166,7 +166,7 @@ def test_a_missing_root_pauses_and_keeps_everything_even_if_empty_is_accepted(
 def test_a_file_that_becomes_unusable_keeps_its_last_good_version(notes: Notes, bad: bytes) -> None:
     (notes.root / "a.md").write_bytes(bad)
     notes.stack.sync()
-    assert notes.documents()["a.md"] == content_hash(ROME.encode())
+    assert notes.documents()["a.md"] == hash_content(ROME.encode())
     assert notes.seen()["a.md"].why
     assert notes.seen()["a.md"].hint
     notes.write("a.md", ROME)
@@ -209,7 +209,7 @@ def test_a_file_that_vanishes_before_it_is_read_is_removed_by_the_same_sync(
     notes.write("a.md", ROME + " It is.")
     connector.doomed = notes.root / "a.md"
     assert stack.sync().removed == 1
-    assert live_documents(stack.connection, 1).keys() == {"b.md"}
+    assert read_live_documents(stack.connection, 1).keys() == {"b.md"}
 
 
 def test_one_passage_in_two_documents_is_one_vertex_with_two_places(notes: Notes) -> None:

@@ -9,8 +9,8 @@ import pytest
 from connectors.protocol import Cursor, CursorExpired, Gone, Item, Problem, SourceUnavailable
 from hopsyncd.formats.readers import extract
 from hopsyncd.ingest.plan import Scope
-from store.content import known_passages
-from store.reads import documents_at
+from store.content import read_passages
+from store.reads import list_documents
 from store.records import Passage
 from tests.contract.site import (
     Answer,
@@ -29,9 +29,9 @@ from tests.fakes.stack import Stack
 
 def passages_of(stack: Stack) -> list[Passage]:
     """Those in force."""
-    documents = documents_at(stack.connection, stack.head.id, stack.source.id)
+    documents = list_documents(stack.connection, stack.head.id, stack.source.id)
     ids = [place.passage for document in documents for place in document.occurrences]
-    return [*known_passages(stack.connection, ids).values()]
+    return [*read_passages(stack.connection, ids).values()]
 
 
 class TestWhatIsListed:
@@ -151,7 +151,7 @@ class TestWhatIsListed:
         stack.sync()
         site.answers["/"] = to("/b")
         stack.sync()
-        (document,) = documents_at(stack.connection, stack.head.id, stack.source.id)
+        (document,) = list_documents(stack.connection, stack.head.id, stack.source.id)
         assert json.loads(document.origin) == {"url": site.url("/b")}
         stack.close()
 

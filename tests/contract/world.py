@@ -7,8 +7,8 @@ import pytest
 
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.ingest.source_sync import SyncOutcome
-from store.reads import live_documents
-from store.sources import ListingState, item_problems, listing_state, put_listing_state
+from store.reads import read_live_documents
+from store.sources import ListingState, list_item_problems, put_listing_state, read_listing_state
 from tests.contract.harness import Harness, Trouble
 from tests.fakes.stack import Stack
 
@@ -71,22 +71,22 @@ class World:
 
     @property
     def documents(self) -> set[str]:
-        return set(live_documents(self.stack.connection, self.stack.source.id))
+        return set(read_live_documents(self.stack.connection, self.stack.source.id))
 
     @property
     def content(self) -> dict[str, bytes]:
-        return dict(live_documents(self.stack.connection, self.stack.source.id))
+        return dict(read_live_documents(self.stack.connection, self.stack.source.id))
 
     @property
     def state(self) -> ListingState:
-        return listing_state(self.stack.connection, self.stack.source.id)
+        return read_listing_state(self.stack.connection, self.stack.source.id)
 
     def put_cursor(self, value: str) -> None:
         state = ListingState(value, self.state.listed_ms)
         put_listing_state(self.stack.connection, self.stack.source.id, state)
 
     def problems(self) -> dict[str, str]:
-        return {path: why for _, path, why, _ in item_problems(self.stack.connection, 100)}
+        return {path: why for _, path, why, _ in list_item_problems(self.stack.connection, 100)}
 
     def close(self) -> None:
         self.stack.close()

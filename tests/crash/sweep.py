@@ -13,8 +13,8 @@ from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
-from store.purge import pending_purges
-from store.versions import kept_versions
+from store.purge import list_pending_purges
+from store.versions import list_kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import Work, copies_at, copy_database, kill_at, steps_of
 from tests.fakes.memory import MemoryConnector
@@ -78,7 +78,7 @@ class Sweep:
         state = state_of(path)
         if state in self._judged:
             with closing(open_writer(path)) as connection:
-                assert kept_versions(connection) == [*self._judged[state].graphs]
+                assert list_kept_versions(connection) == [*self._judged[state].graphs]
         else:
             graphs = sound(path)
             names: list[str] = []
@@ -121,7 +121,7 @@ def sound(path: Path) -> Graphs:
 
 
 def graphs_of(connection: Connection) -> Graphs:
-    return {number: graph_at(connection, number) for number in kept_versions(connection)}
+    return {number: graph_at(connection, number) for number in list_kept_versions(connection)}
 
 
 def state_of(path: Path) -> bytes:
@@ -151,5 +151,5 @@ def finish(path: Path) -> None:
     """Go on with purges as a start does, which nobody asks."""
     stack = Stack(path, MemoryConnector())
     finish_purges(stack.path)
-    assert pending_purges(stack.connection) == []
+    assert list_pending_purges(stack.connection) == []
     stack.close()

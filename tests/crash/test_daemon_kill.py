@@ -23,8 +23,8 @@ from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, refuse_damaged
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
-from store.records import ALIVE, content_hash
-from store.versions import head
+from store.records import ALIVE, hash_content
+from store.versions import read_head
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.kill import copy_database
 
@@ -126,13 +126,13 @@ class User:
     def judge(self, connection: Connection) -> bool:
         """Nothing acknowledged is lost, and nothing is there that never was; whether there is a
         version that was not acknowledged."""
-        newest = head(connection)
+        newest = read_head(connection)
         number = newest.id if newest else 0
         assert number >= self.version
         found = dict(connection.execute(f"SELECT path, content FROM document WHERE died = {ALIVE}"))
         for path, states in self.editor.history.items():
             allowed = states[self.since.get(path, 0) :]
-            hashes = [None if data is None else content_hash(data) for data in allowed]
+            hashes = [None if data is None else hash_content(data) for data in allowed]
             assert found.pop(path, None) in hashes, path
         assert found == {}
         return number > self.version
@@ -171,7 +171,7 @@ def _passages(connection: Connection) -> set[str]:
         "SELECT p.heading, p.text FROM passage AS p JOIN question_set AS s ON s.passage = p.id"
     )
     texts = (f"{' > '.join(json.loads(heading))}\n{text}" for heading, text in rows)
-    return {content_hash(text.encode()).hex() for text in texts}
+    return {hash_content(text.encode()).hex() for text in texts}
 
 
 def live_and_be_killed(place: Place, chance: random.Random) -> None:

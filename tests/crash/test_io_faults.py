@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config.schedule import every
+from hopsyncd.config.schedule import make_interval
 from hopsyncd.errors import SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_thread import Interruptions
@@ -222,7 +222,7 @@ class Opening:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
-        return WritePath(self.stack.path, [Task(self.stack.source, every(3600))])
+        return WritePath(self.stack.path, [Task(self.stack.source, make_interval(3600))])
 
 
 @pytest.fixture

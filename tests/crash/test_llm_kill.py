@@ -12,8 +12,8 @@ from typing import Any
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
 from store.engines.sqlite.database import open_writer
-from store.operational import waiting_by_reason
-from store.versions import head
+from store.operational import count_waiting_by_reason
+from store.versions import read_head
 from tests.fakes.endpoint import Endpoint, Response, say, user_text
 from tests.fakes.llm import good_reply, passages_in
 
@@ -106,9 +106,9 @@ def test_no_stored_answer_is_paid_for_twice(tmp_path: Path) -> None:
     repeated = sum(count - 1 for count in times.values())
     assert repeated <= interrupted * ROUND * PER_CALL, "more than what was under way"
     connection = open_writer(tmp_path / "s.db")
-    newest = head(connection)
+    newest = read_head(connection)
     assert newest is not None and newest.passages == PASSAGES
-    assert waiting_by_reason(connection, newest.id) == {}
+    assert count_waiting_by_reason(connection, newest.id) == {}
     assert check(connection, deep=True) == []
     assert verify_matches(connection) == []
     connection.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from store.check import refuse_damaged
-from store.engines.sqlite.acknowledged import Acknowledged, note_path, state_of
+from store.engines.sqlite.acknowledged import Acknowledged, note_path, read_state
 from store.engines.sqlite.database import SqliteError, open_reader, open_writer
 from store.engines.sqlite.space import truncate_wal
 from store.exceptions import StoreError, VersionsLost
@@ -48,7 +48,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
             truncate_wal(stack.connection, wait=True)
     for file in (*life.glob(f"{NAME}*"), note_path(life / NAME)):
         shutil.copy(file, left / file.name)
-    acknowledged = state_of(stack.connection)
+    acknowledged = read_state(stack.connection)
     yield Killed(left, acknowledged, tuple(older[:-1]))
     stack.close()
 
@@ -87,7 +87,7 @@ def judge(killed: Killed, folder: Path, seed: int) -> bool:
     try:
         with closing(open_reader(folder / NAME) if seed % 2 else open_writer(folder / NAME)) as it:
             refuse_damaged(it)
-            assert state_of(it) == killed.acknowledged, f"seed {seed}: {done}"
+            assert read_state(it) == killed.acknowledged, f"seed {seed}: {done}"
     except (StoreError, SqliteError) as error:
         assert isinstance(error, VersionsLost), f"seed {seed}: {done}: {error}"
         assert "`hopsyncd recover`" in error.hint

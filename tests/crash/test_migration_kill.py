@@ -15,9 +15,9 @@ from store.contract import Connection
 from store.engines.sqlite.database import (
     APPLICATION_ID,
     FileConnection,
-    objects_of,
     open_file,
     open_writer,
+    read_objects,
 )
 from store.engines.sqlite.extension import load_extension
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
@@ -128,7 +128,7 @@ def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:
 
 def test_the_first_schema_is_that_of_its_file(first: Path) -> None:
     with closing(open_file(first)) as connection:
-        assert not {"tag", "pin", "unused", "excluded"} & objects_of(connection).keys()
+        assert not {"tag", "pin", "unused", "excluded"} & read_objects(connection).keys()
         assert "digest" not in columns_of(connection, "document")
         assert connection.execute("SELECT count(*) FROM version").fetchone() == (VERSIONS,)
 
@@ -140,7 +140,7 @@ class Judge:
         with closing(open_file(first)) as connection:
             self._columns = {table: columns_of(connection, table) for table in TABLES}
             self._rows = rows_of(connection, self._columns)
-            self._objects = objects_of(connection)
+            self._objects = read_objects(connection)
         self._judged: dict[bytes, int] = {}
 
     def schema_left(self, path: Path) -> int:
@@ -158,7 +158,7 @@ class Judge:
             if number == SCHEMA_VERSION:
                 assert check(connection, deep=True) == []
             else:
-                assert objects_of(connection) == self._objects
+                assert read_objects(connection) == self._objects
         assert len(sound(path)) == VERSIONS
         with closing(open_file(path)) as connection:
             assert rows_of(connection, self._columns) == self._rows

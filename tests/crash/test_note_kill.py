@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from store.engines.sqlite.acknowledged import read_acknowledged, state_of
+from store.engines.sqlite.acknowledged import read_acknowledged, read_state
 from store.engines.sqlite.database import open_writer
 from store.history import set_tag
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, trace
@@ -30,5 +30,7 @@ def test_a_kill_between_a_commit_and_its_note_keeps_the_commit(folder: Path) -> 
         with closing(open_writer(path)) as connection:
             tags = connection.execute("SELECT count(*) FROM tag").fetchone()[0]
             assert tags == (number > committed)
-            assert read_acknowledged(path) == state_of(connection), "what is served is noted first"
+            assert read_acknowledged(path) == read_state(connection), (
+                "what is served is noted first"
+            )
         assert (before == read_acknowledged(path)) == (number <= committed or number == told)

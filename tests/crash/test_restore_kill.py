@@ -13,8 +13,8 @@ from hopsyncd.ingest.backup_process import verify_copy
 from store.backup_folder import DATABASE, list_backups, make_backup
 from store.check import check
 from store.engines.sqlite.database import open_reader, open_writer
-from store.restoring import finish_restore, list_replaced, pending_restore, stage
-from store.versions import head
+from store.restoring import find_pending_restore, finish_restore, list_replaced, stage_restore
+from store.versions import read_head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector
@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Path:
 
 def prepare(database: Path) -> None:
     (found,) = list_backups(database.parents[1] / "b")
-    stage(database, found.name, found, verify_copy, NOW_MS)
+    stage_restore(database, found.name, found, verify_copy, NOW_MS)
 
 
 def killed(work: Callable[[], object]) -> None:
@@ -67,15 +67,15 @@ def test_a_kill_while_the_files_change_places_is_repaired_at_the_next_start(
             die()
 
     killed(lambda: finish_restore(database, NOW_MS, step))
-    assert pending_restore(database), "a start completes it"
+    assert find_pending_restore(database), "a start completes it"
     restored = finish_restore(database, NOW_MS)
     assert restored and restored.version == 6
-    assert pending_restore(database) is None and not (database.parent / "restore").exists()
+    assert find_pending_restore(database) is None and not (database.parent / "restore").exists()
     (replaced,) = list_replaced(database)
     with closing(open_reader(replaced)) as connection:
         assert graph_at(connection, 7) == former
     with closing(open_writer(database)) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest and newest.id == 6 and check(connection, deep=True) == []
 
 
@@ -90,7 +90,7 @@ def test_a_kill_while_a_restore_is_prepared_leaves_the_database_unchanged(
     # The order is complete before its folder is synced, and then it is carried out.
     assert (done is not None) == (name == "sync_folder")
     with closing(open_writer(database)) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest and newest.id == (6 if done else 7)
     assert not (database.parent / "restore").exists()
 

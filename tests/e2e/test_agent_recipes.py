@@ -14,7 +14,7 @@ from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from hopsyncd.api.mcp.document_server import PATH
-from hopsyncd.config.values import host_and_port
+from hopsyncd.config.values import split_loopback_address
 from tests.e2e.daemon import ROOT
 
 RECIPES = ROOT / "examples/agents"
@@ -70,7 +70,7 @@ def test_the_recipe_over_http_has_the_address_of_the_guide() -> None:
     scheme, _, rest = server["url"].partition("://")
     address, slash, path = rest.partition("/")
     assert (scheme, slash + path) == ("http", PATH)
-    host_and_port(address)
+    split_loopback_address(address)
     assert f"hopsyncd mcp --http {address}" in (ROOT / "docs/agents.md").read_text()
 
 

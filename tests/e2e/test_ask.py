@@ -10,7 +10,7 @@ import pytest
 
 from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
-from hopsyncd.display import hop_verb
+from hopsyncd.display import choose_hop_verb
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, error, say_json, user_text
 from tests.fakes.llm import excerpts_in
@@ -65,7 +65,7 @@ def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> N
     assert f"version {reply['version']}" in ran.stdout
     assert reply["chain"], "two passages are joined"
     words = " ".join(ran.stdout.split())
-    assert all(f" {hop_verb(hop['asked_by'])} " in words for hop in reply["chain"])
+    assert all(f" {choose_hop_verb(hop['asked_by'])} " in words for hop in reply["chain"])
     assert "Bronze Door" in ran.stdout
 
 

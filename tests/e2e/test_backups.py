@@ -12,7 +12,7 @@ import pytest
 
 from hopsyncd.client import Client
 from store.engines.sqlite.database import open_reader
-from store.versions import head
+from store.versions import read_head
 from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 from tests.fakes.dump import Rows, graph_at
 
@@ -49,7 +49,7 @@ def backup_of(place: Place) -> dict[str, Any]:
 
 def graph(place: Place) -> Rows:
     with closing(open_reader(place.home / "data/hopsyncd.db")) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest
         return graph_at(connection, newest.id)
 

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 
-from hopsyncd.api.mcp.shapes import token_count
+from hopsyncd.api.mcp.shapes import estimate_tokens
 from hopsyncd.display import HOP_VERBS
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 
@@ -187,7 +187,7 @@ def test_answers_keep_within_max_tokens(agent: Agent) -> None:
     ]
     few = [(tool, {**arguments, "max_tokens": 600}) for tool, arguments in wanted]
     many = [(tool, {**arguments, "max_tokens": 50_000}) for tool, arguments in wanted]
-    sizes = [token_count(answer_of(answer)) for answer in agent.calls(*few, *many)]
+    sizes = [estimate_tokens(answer_of(answer)) for answer in agent.calls(*few, *many)]
     assert all(size <= 600 for size in sizes[: len(wanted)])
     search, _, get, _ = sizes[len(wanted) :]
     assert min(search, get) > 600
@@ -220,7 +220,7 @@ def test_a_long_document_is_read_to_its_end_piece_by_piece(agent: Agent) -> None
     while first:
         place_of = {"source": "notes", "document": "long.md"}
         part = agent.called("get", **place_of, first=first, max_tokens=2000)
-        assert token_count(part) <= 2000
+        assert estimate_tokens(part) <= 2000
         read.append(part["text"])
         first = part.get("next")
     assert 1 < len(read) <= whole["of"]

@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
-from hopsyncd.client.response import misfit
+from hopsyncd.client.response import describe_misfit
 from hopsyncd.errors import DaemonUnavailable
 from tests.e2e.daemon import Place, new_place
 from tests.fakes.odd_server import http, odd_server
@@ -190,14 +190,14 @@ def test_unknown_fields_of_a_reply_are_accepted() -> None:
     hop = {"from": end, "to": end, "question": "x", "asked_by": "a new kind", "share": 1}
     (passage,) = QUERY["passages"]
     newer = {**QUERY, "new": 1, "passages": [{**passage, "hops": [hop], "statements": []}]}
-    assert misfit("QueryAnswer", newer) is None
-    assert misfit("QueriesAnswer", {"answers": [newer]}) is None
+    assert describe_misfit("QueryAnswer", newer) is None
+    assert describe_misfit("QueriesAnswer", {"answers": [newer]}) is None
 
 
 def test_the_error_names_the_defect_of_a_reply() -> None:
-    told = misfit("QueryAnswer", {**QUERY, "passages": [{}]})
+    told = describe_misfit("QueryAnswer", {**QUERY, "passages": [{}]})
     assert told == "the answer.passages[0].source: field required"
-    told = misfit("QueryAnswer", {**QUERY, "version": True})
+    told = describe_misfit("QueryAnswer", {**QUERY, "version": True})
     assert told == "the answer.version: input should be a valid integer"
 
 

@@ -298,7 +298,7 @@ def _all_views(socket: Path) -> list[tuple[int, str]]:
     """What a session of this process's user is shown, without echoing what it asks."""
     door = Door("127.0.0.1:1")
     http = TestClient(make_page(Client(socket), door), base_url="http://127.0.0.1:1")
-    http.get(door.new_address())
+    http.get(door.create_address())
     passage = Client(socket).query("Ada")["passages"][0]["id"]
     views = ("/", "/?q=Ada", "/?q=Ada&f=type:md", f"/passage/{passage}",
              f"/passage/{passage}?tab=related", f"/preview/{passage}", "/results?q=Ada",

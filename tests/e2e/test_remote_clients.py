@@ -154,7 +154,7 @@ def test_both_python_clients_ask_over_kept_connections(laptop: Laptop) -> None:
         # The server has closed it meanwhile: another one is opened, and nothing fails.
         kept.sock.shutdown(socket.SHUT_RDWR)
         assert client.status()["documents"] == 2
-        events = list(client.events(calls.ask(QUESTION)))
+        events = list(client.stream_events(calls.ask(QUESTION)))
         assert events[-1]["event"] == "answer"
     assert not client._idle
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from store.engines.postgres.session import open_reading
-from store.versions import head
+from store.versions import read_head
 from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.postgres import Postgres, postgres
@@ -23,7 +23,7 @@ def server() -> Iterator[Postgres]:
 def graph(url: str) -> Rows:
     connection = open_reading(url)
     try:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest
         return graph_at(connection, newest.id)
     finally:

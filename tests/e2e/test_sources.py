@@ -13,8 +13,8 @@ from hopsyncd.ingest.read import READER
 from store.engines.sqlite.database import open_file, open_writer
 from store.operational import put_quarantined
 from store.purge import request_source_purge
-from store.records import content_hash
-from store.sources import source_names
+from store.records import hash_content
+from store.sources import read_source_names
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.git_repository import GitRepository, needs_git
 
@@ -153,7 +153,7 @@ def test_a_purge_that_was_cut_short_is_finished_by_the_next_start(small: Place) 
     two_sources(small)
     small.stop()
     with closing(open_writer(small.home / "data/hopsyncd.db")) as connection:
-        rows = {name: row for row, name in source_names(connection).items()}
+        rows = {name: row for row, name in read_source_names(connection).items()}
         request_source_purge(connection, rows["more"])
     small.configure(source("notes", small.notes))
     small.start()
@@ -216,7 +216,7 @@ def test_content_that_crashed_a_reader_is_quarantined_until_hopsyncd_changes(sma
     small.sync()
     small.stop()
     (small.notes / "bad.pdf").write_bytes(data)
-    content = content_hash(b"application/pdf\0" + data)
+    content = hash_content(b"application/pdf\0" + data)
 
     def restarted_with(rules: str) -> str:
         with closing(open_file(small.home / "data/hopsyncd.db")) as connection:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.client import AsyncClient, Client
-from hopsyncd.client.trust import trusted_users
-from hopsyncd.config.configuration import default_socket
+from hopsyncd.client.trust import list_trusted_users
+from hopsyncd.config.configuration import find_default_socket
 from hopsyncd.errors import DaemonUntrusted
 from tests.e2e.daemon import Place, new_place
 from tests.fakes.odd_server import http, odd_server
@@ -90,7 +90,7 @@ def test_a_squatted_socket_and_a_link_to_one_are_detected_before_a_word_is_sent(
     (shared / "own").mkdir(mode=0o700)
     as_user(stranger(), [], put_link)
     with pytest.raises(DaemonUntrusted, match="belongs to the user nobody"):
-        trusted_users(shared / "link/s.sock")
+        list_trusted_users(shared / "link/s.sock")
     with socket.socket(socket.AF_UNIX) as theirs:
         theirs.bind(str(path))
         os.chown(path, stranger(), -1)
@@ -163,9 +163,11 @@ def test_a_folder_in_which_others_may_replace_the_socket_is_refused(place: Place
             assert f"other users can replace the files in {folder}" in message
             assert f"chmod go-w {folder}" in message
     folder.chmod(0o755)
-    assert os.getuid() in trusted_users(folder / "s.sock")
+    assert os.getuid() in list_trusted_users(folder / "s.sock")
     (place.base / "up").symlink_to("run/../run")
-    assert trusted_users(place.base / "up/../run/s.sock") == trusted_users(folder / "s.sock")
+    assert list_trusted_users(place.base / "up/../run/s.sock") == list_trusted_users(
+        folder / "s.sock"
+    )
 
 
 @ONLY_ROOT
@@ -175,7 +177,7 @@ def test_a_socket_that_only_root_could_create_may_belong_to_another_user(place: 
     folder.mkdir()
     os.chown(folder, stranger(), -1)
     with serving_as(stranger(), folder / "s.sock", http(b'{"status": "ok", "version": 1}')):
-        assert stranger() in trusted_users(folder / "s.sock")
+        assert stranger() in list_trusted_users(folder / "s.sock")
         assert Client(folder / "s.sock").get("/v1/health")["status"] == "ok"
 
 
@@ -187,6 +189,6 @@ def test_the_runtime_folder_of_another_user_is_not_taken(
     theirs.mkdir()
     monkeypatch.delenv("HOPSYNCD_HOME", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(theirs))
-    assert default_socket() == theirs / "hopsyncd/hopsyncd.sock"
+    assert find_default_socket() == theirs / "hopsyncd/hopsyncd.sock"
     os.chown(theirs, stranger(), -1)
-    assert default_socket() == Path("/tmp/hopsyncd-0/hopsyncd.sock")
+    assert find_default_socket() == Path("/tmp/hopsyncd-0/hopsyncd.sock")

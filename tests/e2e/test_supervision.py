@@ -13,7 +13,7 @@ from itertools import pairwise
 import httpx2
 import pytest
 
-from hopsyncd.api.supervisor import inherited_socket
+from hopsyncd.api.supervisor import get_inherited_socket
 from hopsyncd.client import Client
 from hopsyncd.errors import SocketRefused
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
@@ -95,11 +95,11 @@ def test_a_daemon_serves_on_the_socket_that_it_is_given_and_leaves_it_there(plac
 
 
 def test_a_socket_for_another_process_or_at_another_place_is_not_served(place: Place) -> None:
-    assert inherited_socket(place.socket, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
-    assert inherited_socket(place.socket, {}) is None
+    assert get_inherited_socket(place.socket, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
+    assert get_inherited_socket(place.socket, {}) is None
     for_us = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2"}
     with pytest.raises(SocketRefused, match="2 sockets were passed"):
-        inherited_socket(place.socket, for_us)
+        get_inherited_socket(place.socket, for_us)
     assert for_us == {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(place.base / "other"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, refuse_damaged
 from store.engines.sqlite.database import open_writer
-from store.versions import head
+from store.versions import read_head
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import copy_database
@@ -29,7 +29,7 @@ def graph_of(place: Place, copy: Path) -> Rows:
         refuse_damaged(connection)
         assert check(connection, deep=True) == []
         assert verify_matches(connection) == []
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest
         return graph_at(connection, newest.id)
 

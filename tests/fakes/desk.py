@@ -113,7 +113,7 @@ class Desk:
         return len(self.sender.bodies)
 
     def spent(self) -> tuple[int, int]:
-        rows = self.ledger.spent(0)
+        rows = self.ledger.sum_spending(0)
         return sum(row.calls for row in rows), sum(row.tokens for row in rows)
 
 

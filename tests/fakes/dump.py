@@ -10,7 +10,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from store.contract import Connection
 from store.records import Vectors
-from store.versions import kept_versions, version
+from store.versions import list_kept_versions, read_version
 
 ROWS = {
     "documents": """
@@ -46,7 +46,7 @@ def graph_at(connection: Connection, number: int) -> Rows:
 
     Row ids that say only in which order things were written are left out.
     """
-    of = version(connection, number)
+    of = read_version(connection, number)
     rows = {name: connection.execute(sql, [number]).fetchall() for name, sql in ROWS.items()}
     rows["documents"] = [(*own, _undated(said)) for *own, said in rows["documents"]]
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.edge_threshold)
@@ -55,7 +55,7 @@ def graph_at(connection: Connection, number: int) -> Rows:
 
 def graphs(connection: Connection) -> dict[int, Rows]:
     """`graph_at` of every kept version."""
-    return {number: graph_at(connection, number) for number in kept_versions(connection)}
+    return {number: graph_at(connection, number) for number in list_kept_versions(connection)}
 
 
 def _undated(properties: str) -> str:

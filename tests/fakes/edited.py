@@ -4,7 +4,7 @@ from store.check import check
 from store.contract import Connection
 from store.gc import Retention
 from store.open_database import Database
-from store.versions import kept_versions
+from store.versions import list_kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -35,7 +35,7 @@ def edited(path: Database, versions: int = 6) -> Stack:
 
 def graphs(connection: Connection) -> dict[int, Rows]:
     """Every version that can be read."""
-    return {number: graph_at(connection, number) for number in kept_versions(connection)}
+    return {number: graph_at(connection, number) for number in list_kept_versions(connection)}
 
 
 def ids(connection: Connection, table: str) -> set[int]:
@@ -45,7 +45,7 @@ def ids(connection: Connection, table: str) -> set[int]:
 def assert_whole(connection: Connection) -> None:
     """Nothing refers to what is not there, and nothing is there that no kept version has."""
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    kept = kept_versions(connection)
+    kept = list_kept_versions(connection)
     for table in ("document", "life", "match"):
         for born, died in connection.execute(f"SELECT born, died FROM {table}"):
             assert any(born <= number < died for number in kept), (table, born, died)

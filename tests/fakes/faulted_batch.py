@@ -8,12 +8,12 @@ from pathlib import Path
 
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
-from store.content import counters
+from store.content import read_counters
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_file, open_reader, open_writer
 from store.exceptions import DiskFailure, StoreError
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import page
 from tests.fakes.memory import MemoryConnector
@@ -177,7 +177,7 @@ def _require_reads(before: Before, live: Path, reader: Connection) -> int:
 
 
 def _head(connection: Connection) -> int:
-    newest = head(connection)
+    newest = read_head(connection)
     assert newest is not None
     return newest.id
 
@@ -197,7 +197,7 @@ def _require_done(before: Before, stack: Stack) -> None:
     _require_versions(before, stack.connection)
     assert check(stack.connection, deep=True) == []
     assert verify_matches(stack.connection) == []
-    made = counters(stack.connection)["passages_generated"]
+    made = read_counters(stack.connection)["passages_generated"]
     assert made == len(_stored(stack.connection))
 
 

@@ -14,9 +14,9 @@ from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreError
 from store.gc import Retention, collect
 from store.purge import purge, request_purge
-from store.space import backup
+from store.space import copy_to_file
 from store.transactions import snapshot
-from store.versions import kept_versions
+from store.versions import list_kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
 from tests.fakes.lived import lived
@@ -32,7 +32,7 @@ Graphs = dict[int, Rows]
 
 def _backup(connection: Connection) -> None:
     database = Path(connection.execute("PRAGMA database_list").fetchone()[2])
-    backup(connection, database.with_name(BACKUP))
+    copy_to_file(connection, database.with_name(BACKUP))
 
 
 def _rebuild(connection: Connection) -> None:
@@ -124,4 +124,4 @@ def _error_of(act: Callable[[Connection], object], connection: Connection) -> St
 
 def _graphs(connection: Connection) -> Graphs:
     with snapshot(connection):
-        return {number: graph_at(connection, number) for number in kept_versions(connection)}
+        return {number: graph_at(connection, number) for number in list_kept_versions(connection)}

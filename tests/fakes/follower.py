@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from store.changes import Changes, DocumentBegun, Ended, Left, Stamp, changes, stamp
-from store.content import sets_at
+from store.changes import Changes, DocumentBegun, Ended, Left, Stamp, read_changes, stamp
+from store.content import read_sets_at
 from store.contract import Connection
 from store.reads import matches_at, read_links, read_names
 from store.records import Link, PassageId
-from store.sources import names_json
-from store.versions import head
+from store.sources import encode_names
+from store.versions import read_head
 from store.visibility import Mask
 
 NOWHERE = Stamp(0, 0, "")
@@ -31,13 +31,13 @@ class Follower:
 
     def follow(self, connection: Connection) -> None:
         """Come to the head."""
-        newest = head(connection)
+        newest = read_head(connection)
         if newest is None:
             return
         if stamp(connection, self.stamp.version) != self.stamp and self.stamp != NOWHERE:
             self.began_again += 1
             self.__init__(began_again=self.began_again)  # type: ignore[misc]
-        self.apply(changes(connection, self.stamp.version, newest.id))
+        self.apply(read_changes(connection, self.stamp.version, newest.id))
         self.stamp = stamp(connection, newest.id)
 
     def apply(self, fed: Changes) -> None:
@@ -128,7 +128,7 @@ def read_at(connection: Connection, version: int) -> dict[str, object]:
     columns = (matches.question, matches.target, matches.similarity)
     opening = opening_passages_at(connection, version, OPENING)
     return {
-        "sets": sorted(question_set.id for question_set in sets_at(connection, version)),
+        "sets": sorted(question_set.id for question_set in read_sets_at(connection, version)),
         "matches": tuples(columns),
         "homes": tuples(homes_at(connection, version)),
         "named": [
@@ -169,18 +169,19 @@ def visible_documents(connection: Connection) -> str:
     """A FROM clause for the documents in force at the version ?1, without the sources in ?2."""
     return (
         "document AS d JOIN source AS s ON s.id = d.source"
-        f" WHERE s.name NOT IN {connection.dialect.names('?2')} AND d.born <= ?1 AND ?1 < d.died"
+        f" WHERE s.name NOT IN {connection.dialect.select_names('?2')}"
+        " AND d.born <= ?1 AND ?1 < d.died"
     )
 
 
 def links_at(connection: Connection, version: int, hidden: Mask = frozenset()) -> list[PlacedLink]:
     """The links of all documents at a version, by source, path and position."""
-    indexed = connection.dialect.indexed_by("placement_with_links")
+    indexed = connection.dialect.force_index("placement_with_links")
     rows = connection.execute(
         f"SELECT d.id, p.passage, p.links FROM placement AS p {indexed},"
         f" {visible_documents(connection)} AND d.id = p.document AND p.links <> '[]'"
         " ORDER BY s.name, d.path, p.ordinal",
-        [version, names_json(hidden)],
+        [version, encode_names(hidden)],
     )
     return [
         PlacedLink(document, PassageId(passage), link)
@@ -196,7 +197,7 @@ def named_documents_at(
     rows = connection.execute(
         f"SELECT d.id, s.name, d.path, d.names FROM {visible_documents(connection)}"
         " ORDER BY s.name, d.path",
-        [version, names_json(hidden)],
+        [version, encode_names(hidden)],
     )
     return [
         NamedDocument(id_, source, path, read_names(names)) for id_, source, path, names in rows
@@ -210,7 +211,7 @@ def opening_passages_at(
     rows = connection.execute(
         f"SELECT d.path, d.names, p.passage FROM placement AS p, {visible_documents(connection)}"
         " AND p.document = d.id AND p.ordinal < ?3",
-        [version, names_json(hidden), count],
+        [version, encode_names(hidden), count],
     )
     return [(path, names, PassageId(passage)) for path, names, passage in rows]
 
@@ -227,7 +228,7 @@ def homes_at(
         f"SELECT p.passage, d.id FROM placement AS p, {visible_documents(connection)}"
         " AND p.document = d.id"
         " ORDER BY s.name, d.path",
-        [version, names_json(hidden)],
+        [version, encode_names(hidden)],
     ).fetchall()
     both = np.array(rows, dtype=np.int64).reshape(-1, 2)
     passages, first = np.unique(both[:, 0], return_index=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hopsyncd.config.schedule import Moment, Run, When, next_ms
+from hopsyncd.config.schedule import Moment, Run, When, compute_next_ms
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
@@ -78,7 +78,7 @@ class Machine:
         self._due_ms[job] = self._next_ms(job, self.now())
 
     def _next_ms(self, job: str, now: Moment) -> int:
-        return next_ms(job, self.jobs[job], self.last.get(job), now)
+        return compute_next_ms(job, self.jobs[job], self.last.get(job), now)
 
     def _pass(self, ms: int) -> None:
         self.true_ms += ms

@@ -15,7 +15,7 @@ from connectors.protocol import (
     Problem,
     SourceUnavailable,
 )
-from connectors.regular_file import too_large
+from connectors.regular_file import describe_too_large
 
 
 class MemoryConnector:
@@ -99,7 +99,7 @@ class MemoryConnector:
             return Gone(path)
         size_bytes = len(self.files[path])
         if size_bytes > self._max_bytes:
-            return Problem(path, *too_large(size_bytes, self._max_bytes))
+            return Problem(path, *describe_too_large(size_bytes, self._max_bytes))
         return Item(path, self.revisions[path], size_bytes)
 
     def _changed_since(self, cursor: str) -> set[str]:

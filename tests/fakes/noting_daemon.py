@@ -8,20 +8,20 @@ import os
 from collections.abc import Sequence
 
 from hopsyncd.cli.serve import import_run
-from hopsyncd.config.configuration import Config, home, load_config
+from hopsyncd.config.configuration import Config, find_home, load_config
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
-from store.records import content_hash
+from store.records import hash_content
 from tests.fakes.models import FakeEncoder, FakeLanguage, WatchedEncoder
 
 
 def noting_models(_: Config, __: str) -> Models:
-    folder = home()
+    folder = find_home()
     assert folder is not None
     notes = os.open(folder / "asked", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def note(texts: Sequence[str]) -> None:
-        os.write(notes, content_hash(texts[0].encode()).hex().encode() + b"\n")
+        os.write(notes, hash_content(texts[0].encode()).hex().encode() + b"\n")
 
     encoder, language = WatchedEncoder(FakeEncoder(), before=note), FakeLanguage()
     return Models(encoder, language, BuiltinMaker(language, encoder))

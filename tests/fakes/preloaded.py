@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.cli.main import GROUPS
 from hopsyncd.cli.serve import import_run
-from hopsyncd.client.response import misfit
+from hopsyncd.client.response import describe_misfit
 from hopsyncd.formats.readers import load_text_readers
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import find_neutral_spans
@@ -47,5 +47,5 @@ is_usual("the")
 _build_models(BaseModel)
 for endpoint in ENDPOINTS:
     if endpoint.answer.__module__.startswith("hopsyncd."):
-        misfit(endpoint.answer.__name__, {})  # builds the validator of the client
+        describe_misfit(endpoint.answer.__name__, {})  # builds the validator of the client
 gc.freeze()  # what lives as long as the process costs no collection anything

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.errors import HopsyncdError
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
@@ -43,7 +43,7 @@ def read_all() -> dict[str, str]:
     with closing(ExtractionProcess(limits=Limits(light_bytes=0), command=COMMAND)) as process:
         for sample in SAMPLES:
             try:
-                blocks = process.extract(sample.data, media_type(sample.name))
+                blocks = process.extract(sample.data, guess_media_type(sample.name))
                 found = any(sample.word in block.text for block in blocks)
                 came[sample.name] = "" if found else "its word is missing"
             except HopsyncdError as error:

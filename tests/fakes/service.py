@@ -38,7 +38,7 @@ class FakeService:
         self._fail()
         return self.done
 
-    def progress(self) -> dict[str, Any] | None:
+    def measure_progress(self) -> dict[str, Any] | None:
         return {"source": "notes", "share": 0.5}
 
     def note(self, operation: str, status: int, _: float) -> None:

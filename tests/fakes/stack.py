@@ -17,7 +17,7 @@ from store.engines.sqlite.database import FileConnection
 from store.open_database import Database, open_writer
 from store.records import Passage, PassageId, Version
 from store.sources import register_source
-from store.versions import head
+from store.versions import read_head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
 
 
@@ -101,7 +101,7 @@ class Stack:
 
     @property
     def head(self) -> Version:
-        newest = head(self.connection)
+        newest = read_head(self.connection)
         assert newest is not None
         return newest
 

@@ -11,8 +11,8 @@ from store.records import (
     QuestionId,
     QuestionSet,
     SetId,
-    question_id,
-    set_id,
+    compute_question_id,
+    compute_set_id,
     to_grid,
 )
 
@@ -26,13 +26,13 @@ def triplets(
     passage: int, incoming: Sequence[Triplet] = (), outgoing: Sequence[Triplet] = ()
 ) -> QuestionSet:
     """The question set of a passage; its own vector (row 0) is the sum of all others."""
-    id_ = set_id(PassageId(passage), RECIPE)
+    id_ = compute_set_id(PassageId(passage), RECIPE)
     asked = [(Direction.INCOMING, one) for one in incoming]
     asked += [(Direction.OUTGOING, one) for one in outgoing]
     ordinals = [*range(len(incoming)), *range(len(outgoing))]
     questions = tuple(
         Question(
-            question_id(id_, direction, ordinal),
+            compute_question_id(id_, direction, ordinal),
             direction,
             keywords,
             frozenset(keywords.split()),
@@ -53,9 +53,9 @@ def triplets(
 
 def asks(of: QuestionSet, ordinal: int = 0) -> QuestionId:
     """The id of a passage's outgoing question."""
-    return question_id(of.id, Direction.OUTGOING, ordinal)
+    return compute_question_id(of.id, Direction.OUTGOING, ordinal)
 
 
 def answers(of: QuestionSet, ordinal: int = 0) -> QuestionId:
     """The id of a passage's incoming question."""
-    return question_id(of.id, Direction.INCOMING, ordinal)
+    return compute_question_id(of.id, Direction.INCOMING, ordinal)

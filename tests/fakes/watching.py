@@ -13,7 +13,7 @@ from typing import Any
 from hopsyncd.api.access_rules import Access, AccessRules, Caller
 from hopsyncd.api.tokens import Tokens, TokenUses
 from hopsyncd.api.watch_delivery import WatchActions
-from hopsyncd.api.watch_rights import Makers, login_of
+from hopsyncd.api.watch_rights import Makers, encode_login
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import Search
@@ -147,7 +147,7 @@ class FakeMakers(Makers):
     """The users by their logins. A user without an entry may not watch any more."""
 
     def __init__(self, *callers: Caller) -> None:
-        self.callers = {login_of(caller): caller for caller in callers}
+        self.callers = {encode_login(caller): caller for caller in callers}
 
     def find(self, watch: Watch) -> Caller | None:
         return self.callers.get(watch.login)

@@ -16,12 +16,12 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.changes import Stamp, stamp
 from store.check import check
-from store.content import counters, get_generation
+from store.content import get_generation, read_counters
 from store.open_database import Database
-from store.reads import live_documents
-from store.records import PassageId, content_hash
-from store.sources import pins_of, seen_items
-from store.versions import head, kept_versions, version
+from store.reads import read_live_documents
+from store.records import PassageId, hash_content
+from store.sources import read_pins, read_seen_items
+from store.versions import list_kept_versions, read_head, read_version
 from tests.fakes.dump import Rows, graph_at, served_by
 from tests.fakes.follower import NOWHERE, Follower, read_at
 from tests.fakes.memory import MemoryConnector
@@ -98,7 +98,7 @@ class Followed(RuleBasedStateMachine):
             assert self.stack.preempt(path).problem is None
 
     def _put(self, path: str, data: bytes) -> None:
-        self.texts[content_hash(data)] = data
+        self.texts[hash_content(data)] = data
         self.connector.put(path, data)
 
     def place(self) -> Database:
@@ -175,7 +175,10 @@ class Followed(RuleBasedStateMachine):
     def _is_removed(self, path: str) -> bool:
         """Whether the batch that takes the document out has come already."""
         connection, source = self.stack.connection, self.stack.source.id
-        known = live_documents(connection, source).keys() | seen_items(connection, source).keys()
+        known = (
+            read_live_documents(connection, source).keys()
+            | read_seen_items(connection, source).keys()
+        )
         return path in self.indexed.keys() | self.seen.keys() and path not in known
 
     def _forget(self, path: str) -> None:
@@ -189,20 +192,20 @@ class Followed(RuleBasedStateMachine):
         than it had to.
         """
         connection = self.stack.connection
-        newest = head(connection)
+        newest = read_head(connection)
         if newest is None:
             assert not self.indexed
             return
-        for number in (n for n in kept_versions(connection) if n >= self.newest):
+        for number in (n for n in list_kept_versions(connection) if n >= self.newest):
             rows = graph_at(connection, number)
             if number > self.newest:
                 # An edit may be committed just before a switch completes.
-                of = get_generation(connection, version(connection, number).generation)
+                of = get_generation(connection, read_version(connection, number).generation)
                 fresh = self._fresh(self._files_of(rows), of.dimensions).rows
                 assert rows == {name: fresh[name] for name in rows}
             assert rows == self.past.setdefault(number, rows)
         self.newest = newest.id
-        assert kept_versions(connection) == sorted(self.past)
+        assert list_kept_versions(connection) == sorted(self.past)
         self.follower.follow(connection)
         assert self.follower.at(newest.id) == read_at(connection, newest.id)
         assert self._files_of(self.past[newest.id]) == self.indexed
@@ -215,12 +218,12 @@ class Followed(RuleBasedStateMachine):
 
     def _check_records(self) -> None:
         connection = self.stack.connection
-        assert pins_of(connection, self.stack.source.id) == {
-            path: None if data is None else content_hash(data) for path, data in self.pins.items()
+        assert read_pins(connection, self.stack.source.id) == {
+            path: None if data is None else hash_content(data) for path, data in self.pins.items()
         }
         made = self._made()
         assert max((made - self.dropped).values(), default=0) <= 1
-        assert counters(connection)["passages_generated"] == made.total() - self.lost
+        assert read_counters(connection)["passages_generated"] == made.total() - self.lost
 
     def _made(self) -> Counter[tuple[int, PassageId]]:
         """How often a question set was made, by dimensions and passage."""
@@ -246,7 +249,7 @@ class Followed(RuleBasedStateMachine):
     def _wake_index(self) -> None:
         """An index that slept meanwhile follows, and serves what one that is loaded now serves."""
         connection = self.stack.connection
-        if (newest := head(connection)) is None:
+        if (newest := read_head(connection)) is None:
             return
         generation = get_generation(connection, newest.generation)
         encoder, made = self.asleep_at or ("", NOWHERE)

@@ -8,12 +8,16 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_rules import (
+    AccessRules,
+    list_rules_at_reload,
+    list_rules_at_start,
+)
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.removal import remove_source_documents
 from hopsyncd.retrieve.visible_sources import Acl
-from store.sources import access_rules, put_access_rules
+from store.sources import put_access_rules, read_access_rules
 from tests.property.test_visibility import (
     HIDDEN,
     SHARED,
@@ -42,9 +46,9 @@ class Configured(Index):
     @property
     def acl(self) -> Acl:
         """What a member of the group may see."""
-        return AccessRules.from_config(self._config, access_rules(self.stack.connection)).acl(
-            lambda clause: False
-        )
+        return AccessRules.from_config(
+            self._config, read_access_rules(self.stack.connection)
+        ).make_acl(lambda clause: False)
 
     def act(self, act: str) -> None:
         """Change the configuration as the owner does, but open nothing."""
@@ -67,13 +71,17 @@ class Configured(Index):
         connection = self.stack.connection
         put_access_rules(
             connection,
-            rules_at_start(access_rules(connection), self._config.sources, is_shared=False),
+            list_rules_at_start(
+                read_access_rules(connection), self._config.sources, is_shared=False
+            ),
         )
 
     def _reload(self, visible_to: tuple[str, ...] | None) -> None:
         connection, before = self.stack.connection, self._config
         self._config = _config(visible_to)
-        ruled = rules_at_reload(access_rules(connection), before.sources, self._config.sources)
+        ruled = list_rules_at_reload(
+            read_access_rules(connection), before.sources, self._config.sources
+        )
         put_access_rules(connection, ruled)
         self.away = HIDDEN if visible_to is None else frozenset()
 

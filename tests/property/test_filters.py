@@ -16,7 +16,7 @@ from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.results import Answer
-from store.reads import documents_at
+from store.reads import list_documents
 from tests.fakes.histories import Step, grown, histories, states
 from tests.fakes.indexed import snapshot_at
 from tests.property.test_visibility import HIDDEN, SEARCHES, VISIBLE, Index
@@ -110,7 +110,7 @@ def _check(
         (source.name, document.path): {place.passage for place in document.occurrences}
         for source in index.sources
         if source.name not in hidden
-        for document in documents_at(index.stack.connection, int(at), source.id)
+        for document in list_documents(index.stack.connection, int(at), source.id)
         if _holds(filters, source.name, document.path, {*document.properties})
     }
     passages = {passage for held in left.values() for passage in held}

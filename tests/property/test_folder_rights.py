@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.passages import documents_answer
+from hopsyncd.api.passages import answer_documents
 from hopsyncd.api.requests import DocumentsRequest
 from hopsyncd.ingest.plan import Scope
 from store.visibility import HiddenFolders, Mask
@@ -154,7 +154,7 @@ def list_pages(index: Index, at: str, hidden: Mask) -> list[Any]:
     while True:
         with index.engine.reading(at, hidden) as (connection, head):
             request = DocumentsRequest(limit=1, after=after)
-            page = documents_answer(connection, head, request, ())
+            page = answer_documents(connection, head, request, ())
         found += page["documents"]
         after = page["next"]
         if after is None:

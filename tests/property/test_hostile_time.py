@@ -20,16 +20,16 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from connectors.ignore import Rules, TooManyPatterns, patterns_in
-from connectors.mail.imap_session import fetch_rows, listed_folders
-from connectors.mail.mbox import messages_of
+from connectors.ignore import Rules, TooManyPatterns, parse_patterns
+from connectors.mail.imap_session import fetch_rows, parse_folders
+from connectors.mail.mbox import split_messages
 from connectors.mail.message import make_fetched
-from connectors.media_type import is_document_name, media_type
+from connectors.media_type import guess_media_type, is_document_name
 from connectors.protocol import ConnectorError
-from connectors.settings import address, is_on_host
+from connectors.settings import is_on_host, normalise_address
 from connectors.web.fetch import HttpReply, Unreachable, Visit, read_robots
-from connectors.web.page_content import NoFeed, content_of, date_ms
-from hopsyncd.api.failures import bad_request
+from connectors.web.page_content import NoFeed, parse_content, parse_date_ms
+from hopsyncd.api.failures import describe_bad_request
 from hopsyncd.api.requests import (
     DiffRequest,
     DocumentRequest,
@@ -60,12 +60,12 @@ from hopsyncd.retrieve.query_words import contains_literal, read_query_words
 from hopsyncd.text.abbreviations import find_pairs
 from hopsyncd.text.dates import count_date_terms, find_days_in_name
 from hopsyncd.text.words import list_index_terms, list_spellings, normalise_text
-from hopsyncd.web.evidence import mark_words, question_terms, shared_name, snippet
+from hopsyncd.web.evidence import find_shared_name, list_question_terms, make_snippet, mark_words
 from hopsyncd.web.links import read_asked
 from hopsyncd.web.listener import Door, PageGuard
-from hopsyncd.web.markdown_page import MOST_CHARACTERS, markdown_html
-from hopsyncd.web.reading import passage_html
-from hopsyncd.web.rendering import with_code
+from hopsyncd.web.markdown_page import MOST_CHARACTERS, render_markdown
+from hopsyncd.web.reading import render_passage
+from hopsyncd.web.rendering import mark_code
 from store.records import split_unspaced
 
 LARGE = 64 << 10
@@ -245,7 +245,7 @@ _GUARD = PageGuard(_nothing, Door("127.0.0.1:1"))
 
 
 def _enter(cookie: str) -> object:
-    return _GUARD._entrance(_request({"host": "127.0.0.1:1", "cookie": f'hopsyncd="{cookie}"'}))
+    return _GUARD._admit(_request({"host": "127.0.0.1:1", "cookie": f'hopsyncd="{cookie}"'}))
 
 
 def _mail(field: str, text: str) -> object:
@@ -257,14 +257,14 @@ def _validate(model: type[BaseModel], field: str, text: str) -> object:
     try:
         return model.model_validate({field: text})
     except ValidationError as error:
-        return bad_request(error, model)
+        return describe_bad_request(error, model)
 
 
 def _validate_json(text: str) -> object:
     try:
         return QueryRequest.model_validate_json(text)
     except ValidationError as error:
-        return bad_request(error, QueryRequest)
+        return describe_bad_request(error, QueryRequest)
 
 
 def _validate_field(text: str) -> object:
@@ -276,14 +276,14 @@ def _form(text: str) -> object:
 
 
 def _ignored(text: str) -> object:
-    patterns = patterns_in(text.encode("utf-8", "surrogateescape"))
-    return [patterns.verdict(f"folder/{number}.md", is_folder=False) for number in range(3)]
+    patterns = parse_patterns(text.encode("utf-8", "surrogateescape"))
+    return [patterns.judge(f"folder/{number}.md", is_folder=False) for number in range(3)]
 
 
 def _page(media: str, text: str) -> object:
     body = text.encode("utf-8", "replace")
     visit = Visit("http://a/b", HttpReply(200, {"content-type": media}, body))
-    return content_of(visit, 1 << 20, 1000)
+    return parse_content(visit, 1 << 20, 1000)
 
 
 def _document(kind: str, text: str) -> object:
@@ -308,26 +308,34 @@ PARSERS: dict[str, Parser] = {
     **{f"mail, {one}": Parser(partial(_mail, one))
        for one in ("Subject", "From", "Date", "Message-ID", "References", "a\n b")},
     "mail, head": Parser(lambda text: make_fetched(text.encode("utf-8", "replace"), "r")),
-    "mbox": Parser(lambda text: list(messages_of(text.encode("utf-8", "replace")))),
+    "mbox": Parser(lambda text: list(split_messages(text.encode("utf-8", "replace")))),
     "imap, folders": Parser(
-        lambda text: listed_folders([f'(\\A) "/" {text}'.encode("utf-8", "replace")])
+        lambda text: parse_folders([f'(\\A) "/" {text}'.encode("utf-8", "replace")])
     ),
     "imap, messages": Parser(
         lambda text: fetch_rows([f"1 (UID {text}".encode("utf-8", "replace")])
     ),
     "cookies": Parser(_enter, 15_000),
     "form of the page": Parser(_form, 15_000),
-    "message on the page": Parser(with_code),
-    "passage on the page": Parser(passage_html),
-    "Markdown file on the page": Parser(lambda text: markdown_html(text, [1, 9]), MOST_CHARACTERS),
-    "marked words": Parser(lambda text: snippet(text, question_terms("Who is Ada?"))),
-    "all words marked": Parser(lambda text: mark_words(text, question_terms("a b"))),
+    "message on the page": Parser(mark_code),
+    "passage on the page": Parser(render_passage),
+    "Markdown file on the page": Parser(
+        lambda text: render_markdown(text, [1, 9]), MOST_CHARACTERS
+    ),
+    "marked words": Parser(lambda text: make_snippet(text, list_question_terms("Who is Ada?"))),
+    "all words marked": Parser(lambda text: mark_words(text, list_question_terms("a b"))),
     "name that joins": Parser(
-        lambda text: shared_name({"heading": [], "text": text}, {"heading": [text], "text": text})
+        lambda text: find_shared_name(
+            {"heading": [], "text": text}, {"heading": [text], "text": text}
+        )
     ),
     "ignore file": Parser(_ignored),
     "names of files": Parser(
-        lambda text: (media_type(text), is_document_name(text), Rules().hides(text, False, [])),
+        lambda text: (
+            guess_media_type(text),
+            is_document_name(text),
+            Rules().hides(text, False, []),
+        ),
         4096,
     ),
     "path filter": Parser(lambda text: _make_path_test(text)("a/b/c.md"), 400),
@@ -353,10 +361,12 @@ PARSERS: dict[str, Parser] = {
            (DocumentsRequest, "after"), (DocumentsRequest, "under"), (DocumentRequest, "document"),
            (LogRequest, "before"), (DiffRequest, "graph"), (DiffRequest, "x"),
        )},
-    "address": Parser(lambda text: address(text, "http://a/b")),
-    "host": Parser(lambda text: address(f"http://{text}", "http://a/b")),
-    "host and patterns": Parser(lambda text: is_on_host(address(f"http://{text}") or "", ["*a*b"])),
-    "HTTP date": Parser(date_ms),
+    "address": Parser(lambda text: normalise_address(text, "http://a/b")),
+    "host": Parser(lambda text: normalise_address(f"http://{text}", "http://a/b")),
+    "host and patterns": Parser(
+        lambda text: is_on_host(normalise_address(f"http://{text}") or "", ["*a*b"])
+    ),
+    "HTTP date": Parser(parse_date_ms),
     "robots.txt": Parser(lambda text: read_robots(text.encode()).can_fetch("http://a/b", "x")),
     **{f"page, {kind}": Parser(partial(_page, kind))
        for kind in ("text/html", "text/plain", "application/xml", "text/html; charset=idna")},

@@ -13,7 +13,7 @@ from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
 from hopsyncd.ingest.plan import Scope
 from store.check import check
-from store.records import content_hash
+from store.records import hash_content
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -68,7 +68,7 @@ class Upgrade:
     def __init__(self, folder: Path, files: dict[str, bytes]) -> None:
         self.folder = folder
         self.files = MemoryConnector(files)
-        self.texts = {content_hash(data): data for data in files.values()}
+        self.texts = {hash_content(data): data for data in files.values()}
         before = Stack(folder / "graph.db", self.files, extract=read_as_before)
         before.writer.rules = "older"
         before.sync()
@@ -90,7 +90,7 @@ class Upgrade:
             if data is None:
                 raise Killed
             self.check(stack)
-            self.texts[content_hash(data)] = data
+            self.texts[hash_content(data)] = data
             self.files.put(path, data)
             assert stack.preempt(path).problem is None
             self.newer.add(data)

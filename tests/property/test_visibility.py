@@ -13,9 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.passages import neighbours_answer, paths_answer
+from hopsyncd.api.passages import answer_neighbours, answer_paths
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
-from hopsyncd.api.version_log import count_visible, diff_answer, logged_version, restricted_diff
+from hopsyncd.api.version_log import (
+    count_visible,
+    diff_answer,
+    format_logged_version,
+    restrict_diff,
+)
 from hopsyncd.config.values import Search
 from hopsyncd.index.edge_selection import compute_edge_budget
 from hopsyncd.ingest.plan import Scope, Source
@@ -25,9 +30,9 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.history import VisibleCounts, diff, log, resolve, visible_entry
+from store.history import VisibleCounts, diff, read_log, resolve, restrict_entry
 from store.records import PassageId
-from store.sources import register_source, source_names
+from store.sources import read_source_names, register_source
 from store.visibility import Mask
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
@@ -131,9 +136,9 @@ def graph_around(engine: Engine, at: str, hidden: Mask) -> list[Any]:
         )
         for one, other in zip(ids, [*ids[1:], *ids[:1]], strict=True):
             near = NeighboursRequest(id=one, hops=2)
-            found.append(neighbours_answer(connection, head, near, ()))
+            found.append(answer_neighbours(connection, head, near, ()))
             ways = PathsRequest.model_validate({"from": one, "to": other})
-            found.append(paths_answer(connection, head, ways, ()))
+            found.append(answer_paths(connection, head, ways, ()))
     return [_rounded({**answer, "version": None}) for answer in found]
 
 
@@ -204,7 +209,7 @@ def check_history(
 ) -> None:
     """Differences, counts and the log are those of the index that never had the source."""
     if isinstance(hidden, Acl):
-        mask = hidden.hidden_among(source_names(both.stack.connection).values())
+        mask = hidden.hidden_among(read_source_names(both.stack.connection).values())
     else:
         mask = hidden
     for (old, old_alone), (new, new_alone) in pairwise(versions):
@@ -216,7 +221,7 @@ def check_history(
             pass
         assert before and after
         found = diff_answer(
-            mixed, *ends, restricted_diff(diff(mixed, *ends, mask), before, after), None
+            mixed, *ends, restrict_diff(diff(mixed, *ends, mask), before, after), None
         )
         ends_alone = resolve(pure, old_alone), resolve(pure, new_alone)
         expected = diff_answer(pure, *ends_alone, diff(pure, *ends_alone), None)
@@ -229,9 +234,9 @@ def check_history(
         return count_visible(both.stack.writer.index, version, mask)
 
     logs = [
-        [logged_version(visible_entry(both.stack.connection, entry, mask, BUDGET, count))
-         for entry in log(both.stack.connection, 100)],
-        [logged_version(entry) for entry in log(alone.stack.connection, 100)],
+        [format_logged_version(restrict_entry(both.stack.connection, entry, mask, BUDGET, count))
+         for entry in read_log(both.stack.connection, 100)],
+        [format_logged_version(entry) for entry in read_log(alone.stack.connection, 100)],
     ]  # fmt: skip
     mine, theirs = ([_changes(entry) for entry in reversed(entries)] for entries in logs)
     assert [one for one in mine if any(one[1])] == [one for one in theirs if any(one[1])]

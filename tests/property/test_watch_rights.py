@@ -54,7 +54,7 @@ class Watches:
     def shown_to(self, caller: Caller, number: int) -> Any:
         """The list and the details as the caller gets them, without numbers of versions."""
         listed = self.watched.list_all(caller)
-        details = self.watched.details(number, 100, caller)
+        details = self.watched.read_details(number, 100, caller)
         return json.loads(_without_versions(json.dumps([listed, details])))
 
 
@@ -100,7 +100,7 @@ def test_a_watch_shows_what_it_would_without_the_hidden_documents(
                 _take(alone, step, knows_hidden=False)
                 assert both.shown_to(ANN, mine) == alone.shown_to(ANN, theirs)
             changes = [
-                [change["id"] for change in watches.watched.details(number, 100, ANN)[2]]
+                [change["id"] for change in watches.watched.read_details(number, 100, ANN)[2]]
                 for watches, number in ((both, mine), (alone, theirs))
             ]
             assert changes[0] == changes[1]
@@ -124,12 +124,12 @@ def test_after_rights_shrink_a_watch_shows_what_a_new_one_does(
             for step in before:
                 _take(watches, step, knows_hidden=True)
             watches.makers.callers["token:ann"] = ANN
-            assert watches.watched.details(old, 100, ANN)[2] == []  # at once
+            assert watches.watched.read_details(old, 100, ANN)[2] == []  # at once
             new = watches.watched.add(question, ANN)
             watches.watched.compare()
             for step in after:
                 _take(watches, step, knows_hidden=True)
-            shown = [watches.watched.details(number, 100, ANN) for number in (old, new)]
+            shown = [watches.watched.read_details(number, 100, ANN) for number in (old, new)]
             assert shown[0][1:] == shown[1][1:]
             assert CANARY not in json.dumps(shown)
 
@@ -153,6 +153,6 @@ def test_the_reasons_of_a_change_leave_out_versions_of_hidden_sources(tmp_path: 
         number = watches.watched.add(SHARED, ANN)
         watches.index.change("closed", "a.md", SHARED)
         watches.change("open/b.md", SHARED)  # one comparison for both
-        _, _, (change,) = watches.watched.details(number, 9, ANN)
+        _, _, (change,) = watches.watched.read_details(number, 9, ANN)
         assert change["new"] - change["old"] == 2
         assert "closed" not in json.dumps(change) and any("open" in why for why in change["why"])

@@ -119,10 +119,10 @@ def test_the_sets_of_hidden_sources_are_known_before_members_ask() -> None:
     sources = [{"name": name, "path": f"/{name}", "visible_to": who} for name, who in named.items()]
     wanted = Config.model_validate({"access": {"group": "daemon"}, "source": sources})
     stored = dict.fromkeys(named, OPEN)
-    masks = AccessRules.from_config(wanted, {**stored, "old": OPEN}).masks()
+    masks = AccessRules.from_config(wanted, {**stored, "old": OPEN}).list_masks()
     assert masks == [{"old", "minutes", "pay"}, {"old", "pay"}, {"old"}]
-    assert {"old"} not in AccessRules.from_config(wanted, stored).masks()
-    assert AccessRules.from_config(config(), RECORDED).masks() == []
+    assert {"old"} not in AccessRules.from_config(wanted, stored).list_masks()
+    assert AccessRules.from_config(config(), RECORDED).list_masks() == []
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access_rules import (
+    AccessRules,
+    list_rules_at_reload,
+    list_rules_at_start,
+)
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from store.access_rules import NOBODY, OPEN, AccessRule, FolderClause, read_access_rule
 from store.engines.sqlite.database import open_file, open_writer
 from store.engines.sqlite.migrations import apply_migrations
-from store.sources import access_rules, put_access_rules, register_source
+from store.sources import put_access_rules, read_access_rules, register_source
 from store.visibility import HiddenFolders, hides
 
 ROOT, DAEMON, MEMBERS = "user:root", "group:daemon", "members"
@@ -38,7 +42,7 @@ def config(setting: Setting) -> Config:
 def sees(setting: Setting, recorded: AccessRule | None, *entries: str) -> bool:
     """Whether a member who matches these entries sees the source."""
     rules = AccessRules.from_config(config(setting), {"s": recorded})
-    return rules.acl(set(entries).intersection).shows("s")
+    return rules.make_acl(set(entries).intersection).shows("s")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +87,9 @@ def test_the_start_records_the_access_rules(
     recorded: AccessRule | None, setting: Setting, alone: AccessRule, shared: AccessRule
 ) -> None:
     for is_shared, expected in ((False, alone), (True, shared)):
-        found = rules_at_start({"s": recorded}, config(setting).sources, is_shared=is_shared)
+        found = list_rules_at_start({"s": recorded}, config(setting).sources, is_shared=is_shared)
         assert found.get("s", recorded) == expected
-        again = rules_at_start({"s": expected}, config(setting).sources, is_shared=is_shared)
+        again = list_rules_at_start({"s": expected}, config(setting).sources, is_shared=is_shared)
         assert again == {}
 
 
@@ -112,7 +116,7 @@ def test_the_start_records_the_access_rules(
 def test_a_reload_records_the_access_rules(
     recorded: AccessRule | None, before: Setting, after: Setting, expected: AccessRule
 ) -> None:
-    found = rules_at_reload({"s": recorded}, config(before).sources, config(after).sources)
+    found = list_rules_at_reload({"s": recorded}, config(before).sources, config(after).sources)
     assert found.get("s", recorded) == expected
 
 
@@ -137,12 +141,14 @@ class Daemons:
         setting = self.in_force[number]
         if self.recorded is None and setting is None:
             self.closed = self.away = True
-        self._record(rules_at_start(self._known, config(setting).sources, is_shared=True))
+        self._record(list_rules_at_start(self._known, config(setting).sources, is_shared=True))
         self.closed |= _closes(setting)
 
     def reload(self) -> None:
         before, after = self.in_force[self.writer], self.files[self.writer]
-        self._record(rules_at_reload(self._known, config(before).sources, config(after).sources))
+        self._record(
+            list_rules_at_reload(self._known, config(before).sources, config(after).sources)
+        )
         self.in_force[self.writer] = after
         if _closes(after):
             self.closed, self.away = True, False
@@ -198,12 +204,12 @@ def test_rules_are_kept_by_the_record(tmp_path: Path) -> None:
     with closing(open_writer(tmp_path / "s.db")) as connection:
         for name in ("open", "closed", "new"):
             register_source(connection, name, "memory", "")
-        assert access_rules(connection) == dict.fromkeys(("open", "closed", "new"))
+        assert read_access_rules(connection) == dict.fromkeys(("open", "closed", "new"))
         put_access_rules(connection, {"open": OPEN, "closed": BY_ROOT + NOBODY})
     with closing(open_writer(tmp_path / "s.db")) as connection:
         register_source(connection, "closed", "memory", "elsewhere")
         expected = {"open": OPEN, "closed": BY_ROOT + NOBODY, "new": None}
-        assert access_rules(connection) == expected
+        assert read_access_rules(connection) == expected
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "[[1]]", '["user:root"]', "null", "[[]"])
@@ -211,7 +217,7 @@ def test_a_rule_that_cannot_be_read_closes_the_source(tmp_path: Path, text: str)
     with closing(open_writer(tmp_path / "s.db")) as connection:
         register_source(connection, "s", "memory", "")
         connection.execute("UPDATE source_state SET access = ?", [text])
-        assert access_rules(connection) == {"s": NOBODY}
+        assert read_access_rules(connection) == {"s": NOBODY}
 
 
 def test_the_sources_of_an_older_database_are_closed_until_a_configuration_is_loaded(
@@ -223,10 +229,12 @@ def test_the_sources_of_an_older_database_are_closed_until_a_configuration_is_lo
         connection.execute("INSERT INTO source VALUES (1, 's', 'memory', '')")
         connection.execute("INSERT INTO source_state (source) VALUES (1)")
         apply_migrations(connection)
-        recorded = access_rules(connection)
+        recorded = read_access_rules(connection)
         assert recorded == {"s": None} and not sees((), recorded["s"])
-        put_access_rules(connection, rules_at_start(recorded, config(()).sources, is_shared=False))
-        assert sees((), access_rules(connection)["s"])
+        put_access_rules(
+            connection, list_rules_at_start(recorded, config(()).sources, is_shared=False)
+        )
+        assert sees((), read_access_rules(connection)["s"])
 
 
 BY_FOLDER = FolderClause(None, (("hr/**", (ROOT,)), ("hr/open/**", None)))
@@ -263,7 +271,7 @@ def test_a_member_sees_the_documents_that_every_clause_shows(
 ) -> None:
     rules = AccessRules({"s": rule}, recorded=frozenset({"s", "t"}))
     for entries, expected in ((set[str](), seen_by_all), ({ROOT}, seen_by_root)):
-        acl = rules.acl(entries.intersection)
+        acl = rules.make_acl(entries.intersection)
         assert {path for path in PATHS if acl.shows_document("s", path)} == expected
         mask = acl.hidden_among({"s", "t"})
         assert {path for path in PATHS if not hides(mask, "s", path)} == expected
@@ -278,9 +286,9 @@ def test_a_member_sees_the_documents_that_every_clause_shows(
 def test_members_who_see_the_same_share_one_view() -> None:
     rule = (FolderClause(None, (("hr/**", (ROOT, DAEMON)),)),)
     rules = AccessRules({"s": rule}, group="daemon", recorded=frozenset({"s"}))
-    by_root, by_daemon = (rules.acl({entry}.intersection) for entry in (ROOT, DAEMON))
+    by_root, by_daemon = (rules.make_acl({entry}.intersection) for entry in (ROOT, DAEMON))
     assert by_root == by_daemon and by_root.hidden_among({"s"}) == frozenset()
-    assert rules.masks() == [rules.acl(set[str]().intersection).hidden_among({"s"})]
+    assert rules.list_masks() == [rules.make_acl(set[str]().intersection).hidden_among({"s"})]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +311,7 @@ def test_a_reload_records_the_rules_of_folders(
     after: list[SourceConfig],
     expected: AccessRule,
 ) -> None:
-    found = rules_at_reload({"s": recorded}, before, after)
+    found = list_rules_at_reload({"s": recorded}, before, after)
     assert found.get("s", recorded) == expected
 
 
@@ -324,7 +332,7 @@ def test_the_start_records_the_rules_of_folders(
     shared: AccessRule,
 ) -> None:
     for is_shared, expected in ((False, alone), (True, shared)):
-        found = rules_at_start({"s": recorded}, configured, is_shared=is_shared)
+        found = list_rules_at_start({"s": recorded}, configured, is_shared=is_shared)
         assert found.get("s", recorded) == expected
 
 
@@ -333,7 +341,7 @@ def test_rules_of_folders_are_kept_by_the_record(tmp_path: Path) -> None:
     with closing(open_writer(tmp_path / "s.db")) as connection:
         register_source(connection, "s", "memory", "")
         put_access_rules(connection, {"s": rule})
-        assert access_rules(connection) == {"s": rule}
+        assert read_access_rules(connection) == {"s": rule}
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.engines.sqlite.acknowledged import note_path, read_acknowledged, state_of
+from store.engines.sqlite.acknowledged import note_path, read_acknowledged, read_state
 from store.engines.sqlite.database import hold_writer_lock, open_reader, open_writer
-from store.engines.sqlite.space import backup, truncate_wal, vacuum
+from store.engines.sqlite.space import copy_to_file, truncate_wal, vacuum
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.history import delete_tag, set_tag
 from store.transactions import transaction
@@ -26,7 +26,7 @@ def test_each_commit_is_noted_and_the_note_is_private(path: Path) -> None:
         before = read_acknowledged(path)
         set_tag(connection, "release", 6, 0)
         after = read_acknowledged(path)
-        assert before and after == state_of(connection)
+        assert before and after == read_state(connection)
         assert (after.writes, after.version) == (before.writes + 1, 6)
     assert note_path(path).stat().st_mode & 0o777 == 0o600
     assert not list(path.parent.glob("*.part"))
@@ -60,7 +60,7 @@ def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> No
     copy = path.parent / "elsewhere/copy.db"
     copy.parent.mkdir()
     with closing(open_writer(path)) as connection:
-        backup(connection, copy)
+        copy_to_file(connection, copy)
         set_tag(connection, "release", 6, 0)
     open_writer(copy).close()
     shutil.copy(copy, path)

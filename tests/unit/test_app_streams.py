@@ -16,7 +16,7 @@ from hopsyncd.api.audit import FoundSummary
 from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
-from hopsyncd.api.worker_pools import FairQueue, Listener, WorkerPools, worker_pools
+from hopsyncd.api.worker_pools import FairQueue, Listener, WorkerPools, make_worker_pools
 from hopsyncd.config.values import AuditConfig, LimitsConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.visible_sources import EVERYTHING
@@ -47,11 +47,11 @@ class Reporting(FakeService):
 
     asked = 0
 
-    def progress(self) -> dict[str, Any] | None:
+    def measure_progress(self) -> dict[str, Any] | None:
         self.asked += 1
         if self.asked == 2:
             self.done.set_result({"version": 8})
-        return super().progress()
+        return super().measure_progress()
 
 
 def test_a_streamed_sync_tells_its_progress() -> None:
@@ -113,7 +113,7 @@ def test_a_request_waiting_for_an_llm_does_not_block_other_requests(named: dict[
             return {"asked": request.question}
 
     service = Asking()
-    pools = worker_pools(LimitsConfig(parallel=1, queue=0), Load())
+    pools = make_worker_pools(LimitsConfig(parallel=1, queue=0), Load())
     app = as_owner(make_app(services_of(service), pools))
 
     async def scenario() -> list[int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
 
@@ -55,7 +55,7 @@ include::other.adoc[]
 
 
 def read(text: str) -> tuple[Block, ...]:
-    return extract(text.encode(), media_type("guide.adoc"))
+    return extract(text.encode(), guess_media_type("guide.adoc"))
 
 
 def test_a_guide_is_read_without_its_signs() -> None:

@@ -134,11 +134,11 @@ def test_a_full_disk_is_reported_and_the_log_later_counts_the_missing_lines(
     with room_for(file.stat().st_size + room):
         for number in range(3):
             record(audit, f"lost {number}")
-        status = audit.status()
+        status = audit.describe_status()
     assert status["lost"] == 3 and status["problem"]
     assert "the audit log was not written" in capsys.readouterr().out
     record(audit, "later")
-    assert (audit.status()["lost"], audit.status()["problem"]) == (0, None)
+    assert (audit.describe_status()["lost"], audit.describe_status()["problem"]) == (0, None)
     found, torn = audit.read(10)
     assert [line["action"] for line in found] == ["query", GAP, "query"]
     assert found[1]["asked"]["lines"] == 3
@@ -152,7 +152,7 @@ def test_a_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     file.symlink_to(other)
     audit = AuditLog(file)
     record(audit)
-    assert audit.status()["lost"] == 1 and other.read_text() == ""
+    assert audit.describe_status()["lost"] == 1 and other.read_text() == ""
 
 
 def test_the_audit_log_can_be_read_by_user_and_time(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from store.check import check
 from store.engines.sqlite import space
 from store.engines.sqlite.database import SqliteError, open_reader, open_writer
 from store.exceptions import BackupFailed
-from store.space import backup
-from store.versions import head
+from store.space import copy_to_file
+from store.versions import read_head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector
@@ -27,7 +27,7 @@ def stack(tmp_path: Path) -> Stack:
 def test_a_backup_opened_elsewhere_equals_the_original(stack: Stack, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere" / "copy.db"
     target.parent.mkdir()
-    backup(stack.connection, target)
+    copy_to_file(stack.connection, target)
     assert [file.name for file in target.parent.iterdir()] == ["copy.db"]
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = open_writer(target)
@@ -54,13 +54,13 @@ def test_a_backup_during_writes_is_one_version(stack: Stack, tmp_path: Path) -> 
     targets = [tmp_path / f"backup{number}.db" for number in range(5)]
     try:
         for target in targets:
-            backup(reader, target)
+            copy_to_file(reader, target)
     finally:
         stop.set()
         thread.join()
     for target in targets:
         copy = open_writer(target)
-        newest = head(copy)
+        newest = read_head(copy)
         assert newest is not None
         assert check(copy, deep=True) == []
         assert graph_at(copy, newest.id) == graph_at(stack.connection, newest.id)
@@ -78,13 +78,13 @@ def test_a_backup_does_not_overwrite_an_existing_file(
     else:
         target.symlink_to("nowhere")
     with pytest.raises(BackupFailed, match=r"b\.db: a file with that name exists"):
-        backup(stack.connection, target)
+        copy_to_file(stack.connection, target)
     assert existing != "file" or target.read_bytes() == b"mine"
 
 
 def test_a_folder_that_is_not_there_is_named(stack: Stack, tmp_path: Path) -> None:
     with pytest.raises(BackupFailed, match="No such file or directory"):
-        backup(stack.connection, tmp_path / "no" / "b.db")
+        copy_to_file(stack.connection, tmp_path / "no" / "b.db")
 
 
 def test_a_failed_backup_leaves_no_file(
@@ -96,11 +96,11 @@ def test_a_failed_backup_leaves_no_file(
     monkeypatch.setattr(space, "sync_to_disk", full)
     before = set(tmp_path.iterdir())
     with pytest.raises(BackupFailed, match="disk is full"):
-        backup(stack.connection, tmp_path / "b.db")
+        copy_to_file(stack.connection, tmp_path / "b.db")
     assert set(tmp_path.iterdir()) == before
 
 
 def test_a_name_that_is_too_long_is_reported(stack: Stack, tmp_path: Path) -> None:
     with pytest.raises(BackupFailed, match="too long"):
-        backup(stack.connection, tmp_path / ("a" * 300))
+        copy_to_file(stack.connection, tmp_path / ("a" * 300))
     assert not [*tmp_path.glob("a*")]

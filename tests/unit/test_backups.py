@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.access_rules import AccessRules, rules_at_start
+from hopsyncd.api.access_rules import AccessRules, list_rules_at_start
 from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import Config, check_config
 from hopsyncd.errors import BadRequest, ConfigError
@@ -23,27 +23,27 @@ from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed
 from store.history import set_tag
 from store.operational import Watch, add_watch
-from store.purge import pending_purges, purge, request_purge
+from store.purge import list_pending_purges, purge, request_purge
 from store.restoring import (
     Loss,
     describe_loss,
     drop_replaced,
+    find_pending_restore,
     finish_restore,
     list_replaced,
-    pending_restore,
-    stage,
+    stage_restore,
 )
 from store.sources import (
-    access_rules,
     exclude,
-    excluded_items,
-    excluded_paths,
     put_access_rules,
+    read_access_rules,
+    read_excluded_items,
+    read_excluded_paths,
+    read_source_names,
     register_source,
     release_pins,
-    source_names,
 )
-from store.versions import head
+from store.versions import read_head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector
@@ -183,10 +183,10 @@ def test_a_restored_database_goes_on_and_reuses_no_version(stack: Stack, tmp_pat
     before = graph_at(stack.connection, 6)
     edit(stack, "new.md", page("Turin", "Rome"))
     stack.close()
-    stage(database, done.name, done, verify_copy, NOW_MS)
-    assert pending_restore(database) == done.name
+    stage_restore(database, done.name, done, verify_copy, NOW_MS)
+    assert find_pending_restore(database) == done.name
     restored = finish_restore(database, NOW_MS)
-    assert restored and restored.version == 6 and pending_restore(database) is None
+    assert restored and restored.version == 6 and find_pending_restore(database) is None
     assert restored.replaced and list_replaced(database) == [restored.replaced / "hopsyncd.db"]
     assert isinstance(stack.connector, MemoryConnector)
     again = Stack(database, stack.connector, budget_factor=0.1)
@@ -214,13 +214,13 @@ def test_purges_and_closed_sources_since_the_backup_stay_in_force(
     stack.sync()
     purge(stack.connection, request_purge(stack.connection, stack.source.id, "sofia.md", NOW_MS))
     stack.close()
-    stage(database, done.name, done, verify_copy, NOW_MS)
+    stage_restore(database, done.name, done, verify_copy, NOW_MS)
     restored = finish_restore(database, NOW_MS)
     assert restored and restored.purged == 1
     with closing(open_writer(database)) as connection:
-        assert access_rules(connection) == {"notes": NOBODY}
-        assert [one.path for one in pending_purges(connection)] == ["sofia.md"]
-        assert excluded_paths(connection, stack.source.id) == {"sofia.md"}
+        assert read_access_rules(connection) == {"notes": NOBODY}
+        assert [one.path for one in list_pending_purges(connection)] == ["sofia.md"]
+        assert read_excluded_paths(connection, stack.source.id) == {"sofia.md"}
 
 
 def test_a_source_that_is_newer_than_the_backup_stays_closed_and_purged(
@@ -232,17 +232,19 @@ def test_a_source_that_is_newer_than_the_backup_stays_closed_and_purged(
     for name, rule in (("plans", BY_HR), ("talks", OPEN)):
         register_source(stack.connection, name, "folder", f"/{name}")
         put_access_rules(stack.connection, {name: rule})
-    number = next(n for n, name in source_names(stack.connection).items() if name == "talks")
+    number = next(n for n, name in read_source_names(stack.connection).items() if name == "talks")
     exclude(stack.connection, number, "secret.md", NOW_MS)
     stack.close()
-    stage(database, done.name, done, verify_copy, NOW_MS)
+    stage_restore(database, done.name, done, verify_copy, NOW_MS)
     assert finish_restore(database, NOW_MS)
     with closing(open_writer(database)) as connection:
-        rules = access_rules(connection)
+        rules = read_access_rules(connection)
         assert rules == {"notes": OPEN, "plans": (*BY_HR, RESTORED), "talks": OPEN}
-        assert excluded_items(connection) == {("talks", "secret.md")}
+        assert read_excluded_items(connection) == {("talks", "secret.md")}
         newer = Config.model_validate({"source": [{"name": "plans", "path": "/"}]}).sources
-        assert rules_at_start(rules, newer, is_shared=False).get("plans") is None  # as recorded
+        assert (
+            list_rules_at_start(rules, newer, is_shared=False).get("plans") is None
+        )  # as recorded
 
 
 HR = ["user:root"]
@@ -264,16 +266,19 @@ def test_a_source_that_is_closed_in_the_backup_stays_closed_under_a_fresh_config
         fresh.sync()
         put_access_rules(fresh.connection, {"notes": OPEN})
         fresh.close()
-    stage(database, done.name, done, verify_copy, NOW_MS)
+    stage_restore(database, done.name, done, verify_copy, NOW_MS)
     assert finish_restore(database, NOW_MS)
     with closing(open_writer(database)) as connection:
-        recorded = access_rules(connection)
+        recorded = read_access_rules(connection)
 
     def rule_under(**keys: object) -> tuple[AccessRule | None, list[str]]:
         """The rule after a start with these keys, and the sources that the start warns about."""
         config = Config.model_validate({"source": [{"name": "notes", "path": "/", **keys}]})
-        rules = {**recorded, **rules_at_start(recorded, config.sources, is_shared=False)}
-        return rules["notes"], AccessRules.from_config(config, rules).closed_by_record(
+        rules = {
+            **recorded,
+            **list_rules_at_start(recorded, config.sources, is_shared=False),
+        }
+        return rules["notes"], AccessRules.from_config(config, rules).list_closed_by_record(
             config.sources
         )
 
@@ -293,8 +298,8 @@ def test_a_changed_backup_is_refused_and_the_database_is_left_alone(
         file.seek(done.manifest.bytes // 2)
         file.write(b"\0\1\2\3")
     with pytest.raises(BackupFailed, match="has changed since it was verified"):
-        stage(database, done.name, done, verify_copy, NOW_MS)
-    assert pending_restore(database) is None and not (tmp_path / "data/restore").exists()
+        stage_restore(database, done.name, done, verify_copy, NOW_MS)
+    assert find_pending_restore(database) is None and not (tmp_path / "data/restore").exists()
     assert stack.head.id == 6
 
 
@@ -304,21 +309,21 @@ def test_a_file_is_restored_after_a_deep_check(stack: Stack, tmp_path: Path) -> 
     with closing(open_writer(file)) as connection:
         connection.execute("UPDATE match SET similarity = 0.125 WHERE died > 1000")
     with pytest.raises(BackupFailed, match="The copy has errors"):
-        stage(database, "a file", file, verify_copy, NOW_MS)
+        stage_restore(database, "a file", file, verify_copy, NOW_MS)
     good = made(stack, tmp_path / "b", NOW_MS + 1000).database
     stack.close()
-    stage(database, "a file", good, verify_copy, NOW_MS)
+    stage_restore(database, "a file", good, verify_copy, NOW_MS)
     assert finish_restore(database, NOW_MS)
 
 
 def test_on_a_new_machine_there_is_nothing_to_replace(stack: Stack, tmp_path: Path) -> None:
     done = made(stack, tmp_path / "b")
     database = tmp_path / "elsewhere/data/hopsyncd.db"
-    stage(database, done.name, done, verify_copy, NOW_MS)
+    stage_restore(database, done.name, done, verify_copy, NOW_MS)
     restored = finish_restore(database, NOW_MS)
     assert restored and (restored.version, restored.replaced) == (6, None)
     with closing(open_writer(database)) as connection:
-        newest = head(connection)
+        newest = read_head(connection)
         assert newest and newest.id == 6
 
 
@@ -356,7 +361,7 @@ def test_a_restored_data_folder_is_for_its_owner_alone(stack: Stack, tmp_path: P
     database = tmp_path / "home/data/hopsyncd.db"
     before = os.umask(0o002)
     try:
-        stage(database, done.name, done, verify_copy, NOW_MS)
+        stage_restore(database, done.name, done, verify_copy, NOW_MS)
         finish_restore(database, NOW_MS)
     finally:
         os.umask(before)

@@ -10,7 +10,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.index_loading import follow, load_index, load_snapshot
 from hopsyncd.ingest.read import Batch
-from store.changes import changes, stamp
+from store.changes import read_changes, stamp
 from store.copying import LocalCopy
 from store.engines.sqlite.database import open_file
 from store.exceptions import NoSuchVersion
@@ -19,7 +19,7 @@ from store.history import set_tag
 from store.purge import purge, request_purge
 from store.records import ALIVE
 from store.transactions import snapshot
-from store.versions import kept_versions, version
+from store.versions import list_kept_versions, read_version
 from tests.fakes.dump import served_by
 from tests.fakes.edited import LATER_MS, edited
 from tests.fakes.follower import Follower, read_at
@@ -40,7 +40,7 @@ def shown_by(copy: Path, version: int) -> dict[str, list[tuple[object, ...]]]:
 
 
 def assert_same(follower: Follower, stack: Stack) -> None:
-    for number in kept_versions(stack.connection):
+    for number in list_kept_versions(stack.connection):
         assert follower.at(number) == read_at(stack.connection, number)
 
 
@@ -57,7 +57,7 @@ class TestFollowing:
     ) -> None:
         follower, after = Follower(), 0
         for until in stops:
-            follower.apply(changes(stack.connection, after, until))
+            follower.apply(read_changes(stack.connection, after, until))
             for number in range(1, until + 1):
                 assert follower.at(number) == read_at(stack.connection, number)
             after = until
@@ -66,17 +66,17 @@ class TestFollowing:
     def test_rows_in_force_at_the_end_of_a_feed_are_alive_despite_later_changes(
         self, stack: Stack
     ) -> None:
-        fed = changes(stack.connection, 0, 3)
+        fed = read_changes(stack.connection, 0, 3)
         assert {*fed.passages_begun.died.tolist()} <= {2, 3, ALIVE}
         assert len(fed.passages_ended.key) == len(fed.matches_ended.key) == 0
 
     def test_an_unchanged_store_gives_no_changes(self, stack: Stack) -> None:
-        fed = changes(stack.connection, 6, 6)
+        fed = read_changes(stack.connection, 6, 6)
         assert not fed.documents_begun
         assert not len(fed.passages_begun.passage) + len(fed.matches_begun.question)
 
     def test_a_set_that_takes_another_s_place_ends_and_begins(self, stack: Stack) -> None:
-        fed = changes(stack.connection, 5, 6)
+        fed = read_changes(stack.connection, 5, 6)
         document = fed.documents_begun[0]
         assert (document.source, document.born, document.died) == ("notes", 6, ALIVE)
         assert {passage for passage, _ in document.occurrences} >= {
@@ -90,18 +90,18 @@ class TestAfterRowsWereDeleted:
     ) -> None:
         set_tag(stack.connection, "mine", 2, 0)
         follower = Follower()
-        follower.apply(changes(stack.connection, 0, 5))
+        follower.apply(read_changes(stack.connection, 0, 5))
         collect(stack.connection, Retention(2, 0), LATER_MS)
-        assert kept_versions(stack.connection) == [2, 5, 6]
-        follower.apply(changes(stack.connection, 5, 6))
+        assert list_kept_versions(stack.connection) == [2, 5, 6]
+        follower.apply(read_changes(stack.connection, 5, 6))
         assert_same(follower, stack)
         fresh = Follower()
         fresh.follow(stack.connection)
         assert_same(fresh, stack)
         for after, until in ((2, 5), (2, 6), (5, 6)):
             between = Follower()
-            between.apply(changes(stack.connection, 0, after))
-            between.apply(changes(stack.connection, after, until))
+            between.apply(read_changes(stack.connection, 0, after))
+            between.apply(read_changes(stack.connection, after, until))
             assert between.at(until) == read_at(stack.connection, until)
 
     @pytest.mark.parametrize("tagged", [(), (2,), (2, 4), (5,)])
@@ -112,14 +112,16 @@ class TestAfterRowsWereDeleted:
         for number in tagged:
             set_tag(stack.connection, f"mine{number}", number, 0)
         follower = Follower()
-        follower.apply(changes(stack.connection, 0, after))
+        follower.apply(read_changes(stack.connection, 0, after))
         index = load_index(stack.connection, stack.maker.generation, after)
         collect(stack.connection, Retention(1, 0), LATER_MS)
-        follower.apply(changes(stack.connection, after, 6))
+        follower.apply(read_changes(stack.connection, after, 6))
         follow(stack.connection, index, stack.maker.generation.encoder, after, 6)
-        for number in [number for number in kept_versions(stack.connection) if number >= after]:
+        for number in [
+            number for number in list_kept_versions(stack.connection) if number >= after
+        ]:
             assert follower.at(number) == read_at(stack.connection, number)
-            at = version(stack.connection, number)
+            at = read_version(stack.connection, number)
             followed = Snapshot(index, at, Statistics.count(index, number))
             assert served_by(followed) == served_by(load_snapshot(stack.connection, at))
 
@@ -141,9 +143,9 @@ class TestAfterRowsWereDeleted:
     def test_a_collected_version_is_no_place_to_end(self, stack: Stack) -> None:
         collect(stack.connection, Retention(1, 0), LATER_MS)
         with pytest.raises(NoSuchVersion):
-            changes(stack.connection, 0, 3)
+            read_changes(stack.connection, 0, 3)
         with pytest.raises(NoSuchVersion):
-            changes(stack.connection, 9, 6)
+            read_changes(stack.connection, 9, 6)
 
     def test_a_purge_makes_a_copy_start_again(self, stack: Stack) -> None:
         follower = Follower()
@@ -176,7 +178,7 @@ def test_changes_contain_only_changed_rows(tmp_path: Path) -> None:
     stack = lived(tmp_path / "s.db")
     asked: list[str] = []
     stack.file.set_trace_callback(asked.append)
-    changes(stack.connection, 5, 6)
+    read_changes(stack.connection, 5, 6)
     stack.file.set_trace_callback(None)
     for sql in asked:
         plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()

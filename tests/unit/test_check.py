@@ -7,12 +7,12 @@ import pytest
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, refuse_damaged
 from store.contract import Connection
-from store.engines.sqlite.database import memory_database, open_writer
+from store.engines.sqlite.database import open_memory_database, open_writer
 from store.exceptions import NotADatabase
 from store.gc import Retention, collect
 from store.history import set_tag
 from store.purge import purge, request_purge
-from store.versions import kept_versions
+from store.versions import list_kept_versions
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -48,7 +48,7 @@ def test_a_healthy_store_has_no_findings(stack: Stack) -> None:
 
 def test_a_store_after_gc_and_a_purge_has_no_findings(stack: Stack) -> None:
     collect(stack.connection, Retention(keep_versions=2, keep_days=0), 10**12)
-    assert kept_versions(stack.connection) == [5, 6]
+    assert list_kept_versions(stack.connection) == [5, 6]
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
     set_tag(stack.connection, "with-sofia", 6, 0)
     files = stack.connector
@@ -224,7 +224,7 @@ class TestOpening:
 
     def test_a_database_without_our_schema_is_refused(self) -> None:
         with pytest.raises(NotADatabase):
-            refuse_damaged(memory_database())
+            refuse_damaged(open_memory_database())
 
     @pytest.mark.parametrize(
         "column", ["life SET born = 99", "match SET died = 99", "match SET born = 0"]

@@ -11,7 +11,7 @@ from hopsyncd.ingest.upkeep import check_database
 from store.check import run_checks
 from store.check_rows import GRAPH_CHECKS
 from store.contract import Connection
-from store.engines.sqlite.database import fresh_database
+from store.engines.sqlite.database import open_fresh_database
 from tests.fakes.lived import lived
 
 ALIVE = 2**63 - 1
@@ -20,7 +20,7 @@ MATCHES = 40_000
 
 def graph(versions: int) -> Connection:
     """So many versions of the same matches, with a cut amid them; nothing else is stored."""
-    connection = fresh_database()
+    connection = open_fresh_database()
     connection.execute("PRAGMA foreign_keys = OFF")
     similarities = np.random.default_rng(1).integers(0, 900, MATCHES) / 1000
     connection.execute("BEGIN")

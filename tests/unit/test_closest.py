@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.cli.output import place_text
+from hopsyncd.cli.output import format_place
 from hopsyncd.cli.query import _print_closest, _print_sentences
-from hopsyncd.web.thread_views import turn_json
+from hopsyncd.web.thread_views import make_turn
 
 
 def passage(document: str, strength: str | None) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def test_the_first_passages_that_may_answer_are_printed(capsys: pytest.CaptureFi
         passage("a.md", "weak"), passage("b.md", "fair"), passage("c.md", "strong"),
         passage("d.md", "fair"),
     ]  # fmt: skip
-    _print_closest({"passages": found, "version": 1}, "Who?", place_text)
+    _print_closest({"passages": found, "version": 1}, "Who?", format_place)
     printed = capsys.readouterr()
     assert printed.out.startswith("The closest passages:\n1. b.md\n   notes: b.md:3   fair   id ")
     assert "2. c.md" in printed.out
@@ -36,14 +36,14 @@ def test_one_passage_is_printed_if_none_is_fair(
     capsys: pytest.CaptureFixture[str], strength: str | None
 ) -> None:
     found = [passage("a.md", strength), passage("b.md", strength)]
-    _print_closest({"passages": found, "version": 1}, "Who?", place_text)
+    _print_closest({"passages": found, "version": 1}, "Who?", format_place)
     printed = capsys.readouterr()
     assert printed.out.startswith("The closest passage:\n1. a.md\n")
     assert "b.md" not in printed.out
 
 
 def test_nothing_is_printed_if_no_passage_was_found(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_closest({"passages": [], "version": 1}, "Who?", place_text)
+    _print_closest({"passages": [], "version": 1}, "Who?", format_place)
     assert not capsys.readouterr().out
 
 
@@ -55,7 +55,7 @@ def test_a_conversation_gets_cards_of_the_closest_passages(is_found: bool) -> No
         "llm": {"calls": 0, "cached": 0, "tokens": 0},
         "passages": [passage(f"{name}.md", "weak") for name in "abcd"],
     }  # fmt: skip
-    closest = [(card["number"], card["file"]) for card in turn_json(answer)["closest"]]
+    closest = [(card["number"], card["file"]) for card in make_turn(answer)["closest"]]
     assert closest == ([] if is_found else [(1, "a.md"), (2, "b.md"), (3, "c.md")])
 
 

@@ -33,9 +33,9 @@ def fake_store(purged: frozenset[int] = frozenset()) -> Iterator[None]:
         return {id_: SimpleNamespace(heading=(), text=" ".join(NAMES)) for id_ in ids}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collection_map, "titles_of", titles)
-        patch.setattr(map_answer, "titles_of", titles)
-        patch.setattr(collection_map, "known_passages", passages)
+        patch.setattr(collection_map, "read_titles", titles)
+        patch.setattr(map_answer, "read_titles", titles)
+        patch.setattr(collection_map, "read_passages", passages)
         yield
 
 

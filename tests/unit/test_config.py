@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hopsyncd.config.access import OidcConfig
 from hopsyncd.config.configuration import (
     Config,
-    config_path,
-    daemon_socket,
+    find_config_path,
     load_config,
-    shipped_text,
+    read_daemon_socket,
+    read_shipped_text,
     write_config,
 )
-from hopsyncd.config.mistakes import key_lines
-from hopsyncd.config.source_kinds import SOURCE_MODELS, FolderSource, known_kinds
+from hopsyncd.config.mistakes import map_key_lines
+from hopsyncd.config.source_kinds import SOURCE_MODELS, FolderSource, list_known_kinds
 from hopsyncd.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ def folder_source(found: object) -> FolderSource:
 
 
 def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
-    text = shipped_text()
+    text = read_shipped_text()
     assert Config.model_validate(tomllib.loads(text)) == Config()
     live = re.sub(r"(?m)^# ?(# \w|\[\[source|\[access\.oidc|\w+ = )", r"\1", text)
     tables = tomllib.loads(live)
@@ -69,7 +69,7 @@ def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
     example = FolderSource.model_validate(tables["source"][0])
     defaults = FolderSource.model_validate({"name": "notes", "path": "~/notes"})
     assert example == defaults.model_copy(update={"scan_every_s": 300.0})
-    assert sorted(table["kind"] for table in tables["source"]) == known_kinds()
+    assert sorted(table["kind"] for table in tables["source"]) == list_known_kinds()
     for table in tables["source"][1:]:
         model = SOURCE_MODELS[table["kind"]]
         model.model_validate(table)
@@ -85,7 +85,7 @@ def test_without_a_file_all_defaults_hold() -> None:
 def test_default_folders_follow_the_xdg_variables(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert config_path() == own_home / ".config/hopsyncd/config.toml"
+    assert find_config_path() == own_home / ".config/hopsyncd/config.toml"
     assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
     given, shared = Path(f"/run/user/{os.getuid()}"), Path(f"/tmp/hopsyncd-{os.getuid()}")
     folder = given / "hopsyncd" if given.is_dir() else shared
@@ -93,7 +93,7 @@ def test_default_folders_follow_the_xdg_variables(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/c")
     monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime := own_home.parent))
-    assert config_path() == Path("/c/hopsyncd/config.toml")
+    assert find_config_path() == Path("/c/hopsyncd/config.toml")
     assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
     assert load_config().daemon.socket == runtime / "hopsyncd/hopsyncd.sock"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/that/is/not/there")
@@ -104,10 +104,10 @@ def test_hopsyncd_home_contains_all_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "h"))
-    assert config_path() == tmp_path / "h/config.toml"
+    assert find_config_path() == tmp_path / "h/config.toml"
     assert load_config().daemon.data_dir == tmp_path / "h/data"
     assert load_config().daemon.socket == tmp_path / "h/run/hopsyncd.sock"
-    assert config_path(Path("x.toml")) == Path.cwd() / "x.toml"
+    assert find_config_path(Path("x.toml")) == Path.cwd() / "x.toml"
 
 
 def test_values_paths_and_variables_are_read_from_the_file(
@@ -203,11 +203,11 @@ def test_a_configuration_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_the_socket_is_known_even_if_the_configuration_is_invalid(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[daemon]\nsocket = "here.sock"\n[query]\nkk = 3\n')
-    socket, error = daemon_socket(file)
+    socket, error = read_daemon_socket(file)
     assert socket == tmp_path / "here.sock"
     assert "unknown key" in str(error)
     file.write_text('[daemon]\nsocket = "here.sock"\n')
-    assert daemon_socket(file) == (socket, None)
+    assert read_daemon_socket(file) == (socket, None)
     for text in (
         "[daemon]\nsocket = 3\n",
         '[daemon]\nsocket = "${NO_SUCH}/x"\n',
@@ -216,7 +216,7 @@ def test_the_socket_is_known_even_if_the_configuration_is_invalid(tmp_path: Path
     ):
         file.write_text(text)
         with pytest.raises(ConfigError):
-            daemon_socket(file)
+            read_daemon_socket(file)
 
 
 def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_key_lines_returns_the_line_of_every_key(
     for number, (header, lines) in enumerate(tables):
         text += f"{header}\n" if header.startswith("[") else f"{header}\n[t{number}]\n"
         text += "".join(f"  {key} = {value} # end\n" for key, value in lines)
-    found = key_lines(text)
+    found = map_key_lines(text)
     written = text.split("\n")
     tomllib.loads(text)
     for path, line in found.items():

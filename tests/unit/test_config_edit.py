@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config.configuration import load_config, shipped_text
+from hopsyncd.config.configuration import load_config, read_shipped_text
 from hopsyncd.config.edit import add_source, remove_source
 from hopsyncd.errors import ConfigError
 
@@ -114,11 +114,11 @@ def test_a_source_with_tables_of_its_own_goes_whole(file: Path) -> None:
 
 def test_the_shipped_file_can_be_added_to(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    file.write_text(shipped_text())
+    file.write_text(read_shipped_text())
     add_source(file, folder(tmp_path), "notes")
     assert names(file) == ["notes"]
     remove_source(file, "notes")
-    assert file.read_text() == shipped_text().rstrip() + "\n"
+    assert file.read_text() == read_shipped_text().rstrip() + "\n"
 
 
 def test_an_invalid_file_is_reported_and_not_changed(file: Path, tmp_path: Path) -> None:

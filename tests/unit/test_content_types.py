@@ -6,7 +6,7 @@ import docx
 import openpyxl
 import pytest
 
-from connectors.media_type import is_document_name, media_type
+from connectors.media_type import guess_media_type, is_document_name
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.content_type import DOC, PPT, detect_content_type
 from hopsyncd.formats.media_types import DOCX, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
@@ -33,7 +33,7 @@ def workbook() -> bytes:
 
 
 def texts(data: bytes, name: str) -> list[str]:
-    return [block.text for block in extract(data, media_type(name)) if block.text]
+    return [block.text for block in extract(data, guess_media_type(name)) if block.text]
 
 
 def test_a_doc_is_read_by_its_content() -> None:
@@ -94,4 +94,4 @@ def test_files_of_old_formats_are_not_documents_and_are_never_read_in_the_daemon
 )
 def test_files_with_macros_and_templates_are_documents(name: str, kind: str) -> None:
     assert is_document_name(name)
-    assert media_type(name) == kind
+    assert guess_media_type(name) == kind

@@ -14,10 +14,10 @@ from hopsyncd.ingest.upkeep import pause_source, resume_source
 from store.records import Seen
 from store.sources import (
     ListingState,
-    all_sources,
     include_again,
-    listing_state,
+    list_sources,
     put_listing_state,
+    read_listing_state,
     register_source,
     release_pins,
 )
@@ -42,7 +42,7 @@ def memory(stack: Stack) -> MemoryConnector:
 
 
 def state(stack: Stack) -> ListingState:
-    return listing_state(stack.connection, stack.source.id)
+    return read_listing_state(stack.connection, stack.source.id)
 
 
 def test_only_what_is_gone_is_removed() -> None:
@@ -212,7 +212,7 @@ def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack)
     assert stack.sync().problem == "a user paused the source"
     assert stack.sync(("a.md",)).problem == "a user paused the source"
     assert memory(stack).listings == [None]
-    (row,) = all_sources(stack.connection)
+    (row,) = list_sources(stack.connection)
     assert (row.documents, row.problem) == (3, "a user paused the source")
     assert "hopsyncd resume 'notes'" in (row.hint or "")
     resume_source(stack.path, "notes")

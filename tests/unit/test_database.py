@@ -11,7 +11,7 @@ import pytest
 from store.engines.sqlite.database import (
     OperationalError,
     hold_writer_lock,
-    memory_database,
+    open_memory_database,
     open_reader,
     open_writer,
 )
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_database_is_refused_untouched(path: Path, content: by
 
 
 def test_the_database_of_another_program_is_refused_untouched(path: Path) -> None:
-    other = memory_database()
+    other = open_memory_database()
     other.execute("CREATE TABLE song (name TEXT)")
     other.execute(f"VACUUM INTO '{path}'")
     before = path.read_bytes()

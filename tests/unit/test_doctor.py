@@ -14,7 +14,7 @@ import pytest
 from hopsyncd.api.tokens import TokenFile
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config, load_config
-from hopsyncd.config.privacy import check_config_file, own_folder
+from hopsyncd.config.privacy import check_config_file, create_own_folder
 from hopsyncd.doctor import Finding, machine
 from hopsyncd.doctor import examine as reachable
 from hopsyncd.doctor import examine as serving
@@ -64,28 +64,28 @@ def test_secrets_that_others_can_read_are_warned_of(tmp_path: Path) -> None:
     config = config_of(tmp_path, text)
     file = tmp_path / "config.toml"
     file.touch(0o644)
-    assert levels(installed.configuration(file, config)) == [("configuration", "warn")]
+    assert levels(installed.check_configuration(file, config)) == [("configuration", "warn")]
     file.chmod(0o600)
-    assert levels(installed.configuration(file, config)) == [("configuration", "ok")]
+    assert levels(installed.check_configuration(file, config)) == [("configuration", "ok")]
 
 
 def test_programs_of_watches_that_others_can_write_fail(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     config.daemon.data_dir.mkdir(mode=0o700)
     file = config.daemon.data_dir / "watch_actions.json"
-    assert list(reachable.watch_actions(config)) == []
+    assert list(reachable.check_watch_actions(config)) == []
     file.write_text('{"actions": []}')
     file.chmod(0o620)
-    (found,) = reachable.watch_actions(config)
+    (found,) = reachable.check_watch_actions(config)
     assert found.level == "fail" and str(file) in found.detail and "chmod 600" in found.detail
 
 
 def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     config.daemon.data_dir.mkdir(mode=0o755)
-    assert levels(installed.data_folder(config)) == [("data folder", "warn")]
+    assert levels(installed.check_data_folder(config)) == [("data folder", "warn")]
     config.daemon.data_dir.chmod(0o700)
-    assert levels(installed.data_folder(config)) == [("data folder", "ok")]
+    assert levels(installed.check_data_folder(config)) == [("data folder", "ok")]
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o720, 0o1777])
@@ -96,14 +96,14 @@ def test_a_data_folder_that_others_can_write_to_fails_and_is_refused(
     folder = config.daemon.data_dir
     folder.mkdir()
     folder.chmod(mode)
-    [found] = installed.data_folder(config)
+    [found] = installed.check_data_folder(config)
     assert (found.level, f"chmod 700 {folder}" in found.remedy) == ("fail", True)
     with pytest.raises(ConfigError) as error:
-        own_folder(folder)
+        create_own_folder(folder)
     assert f"Run: chmod 700 {folder}" in error.value.hint
     folder.chmod(0o700)
-    own_folder(folder)
-    assert levels(installed.data_folder(config)) == [("data folder", "ok")]
+    create_own_folder(folder)
+    assert levels(installed.check_data_folder(config)) == [("data folder", "ok")]
 
 
 def test_a_configuration_that_others_can_write_to_fails_and_is_refused(tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ def test_a_configuration_that_others_can_write_to_fails_and_is_refused(tmp_path:
     file.touch()
     for mode in (0o666, 0o602):
         file.chmod(mode)
-        assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
+        assert levels(installed.check_configuration(file, config)) == [("configuration", "fail")]
         with pytest.raises(ConfigError, match="other users can write to it"):
             check_config_file(file)
     file.chmod(0o664)
-    assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
+    assert levels(installed.check_configuration(file, config)) == [("configuration", "fail")]
     check_config_file(file)
     check_config_file(tmp_path / "absent.toml")
 
@@ -130,7 +130,7 @@ def test_a_key_with_its_former_name_is_accepted_with_a_warning(
     assert config.access.listen == "127.0.0.1:7717"
     check_config_file(file)
     assert "Write access.listen" in capsys.readouterr().out
-    (found,) = installed.configuration(file, config)
+    (found,) = installed.check_configuration(file, config)
     assert (found.level, found.detail) == ("warn", f"{file}: access.tcp is now access.listen")
     file.write_text('[access]\nlisten = "127.0.0.1:7717"\n')
     check_config_file(file)
@@ -144,21 +144,21 @@ def test_a_database_is_checked_and_one_of_the_future_or_of_another_program_is_re
     config.daemon.data_dir.mkdir()
     path = config.daemon.data_dir / DATABASE_NAME
     with closing(open_writer(path)) as connection:
-        assert levels(installed.database(config)) == [("database", "ok")]
+        assert levels(installed.check_database(config)) == [("database", "ok")]
         connection.execute("PRAGMA user_version = 1")
-        assert levels(installed.database(config)) == [("database", "warn")]
+        assert levels(installed.check_database(config)) == [("database", "warn")]
         connection.execute("PRAGMA user_version = 999")
-        assert levels(installed.database(config)) == [("database", "fail")]
+        assert levels(installed.check_database(config)) == [("database", "fail")]
         connection.execute("PRAGMA user_version = 7")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID + 1}")
-        assert levels(installed.database(config)) == [("database", "fail")]
+        assert levels(installed.check_database(config)) == [("database", "fail")]
 
 
 def test_a_model_that_is_not_the_one_named_fails(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     config = config_of(tmp_path, f'[models]\nencoder = "{tmp_path}/model"\n')
-    assert levels(installed.models(config)) == [("models", "fail")]
-    assert levels(installed.models(config_of(tmp_path))) == [("models", "ok")]
+    assert levels(installed.check_models(config)) == [("models", "fail")]
+    assert levels(installed.check_models(config_of(tmp_path))) == [("models", "ok")]
 
 
 def test_doctor_distinguishes_a_missing_a_stale_and_a_replaced_socket(
@@ -193,7 +193,7 @@ def test_all_unreadable_documents_are_counted(
             {"name": "mail", "problems": 50, **quiet},
         ],
     }
-    monkeypatch.setattr(reachable, "_why_unreachable", lambda config: "")
+    monkeypatch.setattr(reachable, "_explain_unreachable", lambda config: "")
     monkeypatch.setattr(Client, "status", lambda self: state)
     found = [check for check in serving.check_daemon(config_of(tmp_path)) if check.level != "ok"]
     assert [check.detail for check in found] == ["200 documents cannot be read"]
@@ -211,11 +211,11 @@ def test_sources_that_cannot_be_read_fail_each_with_its_remedy(
         + '[[source]]\nname = "share"\nkind = "remote"\nurl = "smb://host/share"\n'
         + '[[source]]\nname = "mail"\nkind = "imap"\nhost = "h.example.org"\nuser = "ann"\n',
     )
-    assert levels(reachable.sources(config)) == [
+    assert levels(reachable.check_sources(config)) == [
         ("source here", "ok"), ("source gone", "fail"), ("source share", "fail"),
         ("source mail", "warn"),
     ]  # fmt: skip
-    assert levels(machine.file_events(config)) == [("file events", "ok")]
+    assert levels(machine.check_file_events(config)) == [("file events", "ok")]
 
 
 class _Models(BaseHTTPRequestHandler):
@@ -248,10 +248,10 @@ def test_the_endpoint_is_asked_for_its_models_alone(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/v1"
         config = config_of(tmp_path, f'[llm]\nbase_url = "{url}"\nmodel = "{model}"\n')
-        found = list(reachable.endpoint(config))
+        found = list(reachable.check_endpoint(config))
         server.shutdown()
     assert levels(found) == [("llm", level)] and detail in found[0].detail
-    assert levels(reachable.endpoint(config)) == [("llm", "warn")], "nobody answers any more"
+    assert levels(reachable.check_endpoint(config)) == [("llm", "warn")], "nobody answers any more"
 
 
 class _Endless(BaseHTTPRequestHandler):
@@ -287,14 +287,14 @@ def test_an_endpoint_with_an_endless_reply_is_abandoned_with_a_warning(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/v1"
         config = config_of(tmp_path, f'[llm]\nbase_url = "{url}"\nmodel = "small"\n')
-        (found,) = reachable.endpoint(config)
+        (found,) = reachable.check_endpoint(config)
         server.shutdown()
     assert found.level == "warn"
     assert why in found.detail
 
 
 def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -> None:
-    assert list(reachable.company_login(config_of(tmp_path))) == []
+    assert list(reachable.check_company_login(config_of(tmp_path))) == []
     with LoginProvider() as provider:
         config = config_of(
             tmp_path,
@@ -302,21 +302,21 @@ def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -
             f'page = "https://notes.example.org"\n[access.oidc]\nissuer = "{provider.issuer}"\n'
             'client_id = "x"\n',
         )
-        assert levels(reachable.company_login(config)) == [("login", "ok")]
+        assert levels(reachable.check_company_login(config)) == [("login", "ok")]
         provider.description = {"issuer": "https://evil.example"}
-        (found,) = reachable.company_login(config)
+        (found,) = reachable.check_company_login(config)
         assert (
             found.level == "fail"
             and "the provider's issuer is 'https://evil.example'" in found.detail
         )
-    assert levels(reachable.company_login(config)) == [("login", "fail")], "it is down"
+    assert levels(reachable.check_company_login(config)) == [("login", "fail")], "it is down"
 
 
 def test_a_name_in_visible_to_that_nobody_has_is_reported(tmp_path: Path) -> None:
     names = ["user:root", "user:ann", "group:board", "members", "user:an"]
     text = source("notes", tmp_path, f"visible_to = {names}".replace("'", '"'))
     config = config_of(tmp_path, text)
-    own_folder(config.daemon.data_dir)
+    create_own_folder(config.daemon.data_dir)
     TokenFile.from_config(config).add("ann", "read", None, groups=["board"])
     (found,) = reachable.check_viewers(config)
     assert (found.check, found.level) == ("source notes", "warn")

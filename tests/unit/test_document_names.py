@@ -12,7 +12,7 @@ from hopsyncd.retrieve.query_context import find_names
 from hopsyncd.retrieve.results import format_answer
 from hopsyncd.retrieve.walk import compute_seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.content import known_passages
+from store.content import read_passages
 from store.history import resolve
 from store.records import PassageId
 from tests.fakes.dump import served_by
@@ -50,7 +50,7 @@ class Notes:
         rows = index.postings.document_names_by_name.find_all(every)
         numbers, of = find_named_passages(index, visible, *rows)
         ids = head.passage_ids[visible.passage_rows[numbers]]
-        texts = known_passages(self.stack.connection, map(PassageId, ids.tolist()))
+        texts = read_passages(self.stack.connection, map(PassageId, ids.tolist()))
         for passage, name in zip(ids.tolist(), every[of].tolist(), strict=True):
             first = texts[PassageId(passage)].text.split()[0]
             found.setdefault(index.name_texts[name], set()).add(first)
@@ -66,7 +66,7 @@ class Notes:
         worth = dict.fromkeys(find_names(question, served.select_mentioned_names), 1.0)
         mass = compute_seeds(asked(served, names=worth))
         best = PassageId(int(served.passage_ids[mass.argmax()]))
-        return known_passages(connection, [best])[best].text
+        return read_passages(connection, [best])[best].text
 
 
 def test_a_note_has_the_names_of_its_file_and_its_aliases(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_chapters_without_a_title_stand_below_the_name_of_their_note(tmp_path: P
     def headings() -> dict[str, tuple[str, ...]]:
         head = notes.head()
         ids = [PassageId(one) for one in head.passage_ids[head.passage_rows].tolist()]
-        passages = known_passages(notes.stack.connection, ids).values()
+        passages = read_passages(notes.stack.connection, ids).values()
         return {passage.text: passage.heading for passage in passages}
 
     expected = {

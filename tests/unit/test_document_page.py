@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.web.reading import passage_html
+from hopsyncd.web.reading import render_passage
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from hopsyncd.web.reading import passage_html
     ],
 )
 def test_lines_of_a_passage_are_a_list_unless_they_are_code(text: str, shown: str) -> None:
-    assert passage_html(text) == shown
+    assert render_passage(text) == shown
 
 
 def test_a_table_side_by_side_keeps_all_values() -> None:
     rows = ["Week: 1 | Topic: A | Week: 5 | Topic: B", "Week: 2 | Topic: C | Week: 6 | Topic: D"]
-    html = passage_html("\n".join(rows))
+    html = render_passage("\n".join(rows))
     assert html.count("<th ") == 4
     assert [f"<td>{value}</td>" in html for value in "1A5B2C6D"] == [True] * 8
 
 
 def test_deep_items_do_not_nest_without_limit() -> None:
-    html = passage_html("\n".join("  " * depth + "Item" for depth in range(2000)))
+    html = render_passage("\n".join("  " * depth + "Item" for depth in range(2000)))
     assert (html.count("<ul>"), html.count("<li>")) == (10, 2000)

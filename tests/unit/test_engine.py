@@ -20,7 +20,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.content import full_text
+from store.content import build_full_text
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect
@@ -380,7 +380,7 @@ def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) 
     whole = [hit.score for hit in answer.ranked]
     assert len(texts) == 2
     assert whole == sorted(whole, reverse=True)
-    assert whole == [len(full_text(text)) for text in texts]
+    assert whole == [len(build_full_text(text)) for text in texts]
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.chunking import split_into_passages
@@ -108,7 +108,7 @@ miles.<a l:href="#n1" type="note">[1]</a></p><empty-line/>
 <cite><p>Said once.</p><text-author>Ann</text-author></cite></section></body>
 <body name="notes"><section id="n1"><title><p>1</p></title><p>Sea miles.</p></section></body>
 </FictionBook>""".encode("windows-1251")
-    read = extract(book, media_type("boats.fb2"))
+    read = extract(book, guess_media_type("boats.fb2"))
     assert [(block.kind, block.text, block.first_line) for block in read if block.text] == [
         ("heading", "Лодки", 2),
         ("paragraph", "Author: Анна Ли", 1),
@@ -131,6 +131,6 @@ def test_the_title_stands_above_chapters_without_headings() -> None:
     title = "<description><title-info><book-title>Harbour</book-title></title-info></description>"
     parts = "<section><p>First.</p></section><section><p>Second.</p></section>"
     book = f'<FictionBook xmlns="x">{title}<body>{parts}</body></FictionBook>'.encode()
-    passages = split_into_passages(extract(book, media_type("a.fb2")))
+    passages = split_into_passages(extract(book, guess_media_type("a.fb2")))
     assert {passage.heading for passage in passages} == {("Harbour",)}
     assert "\n\n".join(passage.text for passage in passages) == "First.\n\nSecond."

@@ -10,14 +10,19 @@ from hopsyncd.cli.evaluate import print_table
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines, write_report
+from hopsyncd.evaluation.report import (
+    Measured,
+    format_evaluation,
+    format_question_lines,
+    write_report,
+)
 from hopsyncd.evaluation.run import (
     Answers,
     Evaluation,
     Experiment,
+    choose_kept_folder,
     evaluate,
-    kept_folder,
-    searches_of,
+    list_searches,
 )
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.loading import Models
@@ -184,22 +189,22 @@ def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None
 def test_a_stored_index_is_built_once_for_a_corpus_and_its_settings(tmp_path: Path) -> None:
     loaded = models()
     assert isinstance(loaded.maker, CountingMaker)
-    folder = kept_folder(tmp_path, CORPUS, loaded.maker, 1.0)
+    folder = choose_kept_folder(tmp_path, CORPUS, loaded.maker, 1.0)
     for _ in range(2):
         evaluate(folder, CORPUS, [asked("Ada", "a")], Experiment({"hop": Search()}, loaded))
     assert len(loaded.maker.made) == len(CORPUS)
     changed = CORPUS | {"a": Passage(("Ada",), "Ada lives in Lower Wick.")}
     wider = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
     others = {
-        kept_folder(tmp_path, changed, loaded.maker, 1.0),
-        kept_folder(tmp_path, CORPUS, wider, 1.0),
-        kept_folder(tmp_path, CORPUS, loaded.maker, 2.0),
+        choose_kept_folder(tmp_path, changed, loaded.maker, 1.0),
+        choose_kept_folder(tmp_path, CORPUS, wider, 1.0),
+        choose_kept_folder(tmp_path, CORPUS, loaded.maker, 2.0),
     }
     assert len(others | {folder}) == 4
 
 
 def test_a_sweep_contains_each_search_only_once() -> None:
-    searches = searches_of(
+    searches = list_searches(
         ["hop", "bm25", "decompose"],
         ["default", "paper"],
         ["walk", "similarity"],
@@ -216,12 +221,12 @@ def test_a_sweep_contains_each_search_only_once() -> None:
         "decompose",
     ]
     assert searches["bm25"] == Search("bm25")
-    assert searches_of(["hop"]) == {"hop": Search()}
-    assert searches_of(["hop"], ["paper"], ["walk"]) == {}
+    assert list_searches(["hop"]) == {"hop": Search()}
+    assert list_searches(["hop"], ["paper"], ["walk"]) == {}
 
 
 def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
-    searches = searches_of(["hop", "bm25"], n_hops=[1, 3])
+    searches = list_searches(["hop", "bm25"], n_hops=[1, 3])
     result = evaluate(
         tmp_path / "store",
         CORPUS,
@@ -259,7 +264,7 @@ def test_the_table_of_the_command_has_the_shares_of_the_answers(
 
 def test_each_question_is_reported_with_the_ranks_of_its_gold_passages(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
-    lines = [json.loads(line) for line in question_lines(result).splitlines()]
+    lines = [json.loads(line) for line in format_question_lines(result).splitlines()]
     (words,) = [line for line in lines if line["search"] == "bm25"]
     assert words["gold"] == {"a": 1, "b": None}
     assert len(lines) == len(STRATEGIES)
@@ -271,6 +276,6 @@ def test_the_totals_of_the_json_are_over_all_searches(tmp_path: Path) -> None:
 
     question = asked("Where does Ada live?", "a", answers=("x",))
     result = measured(tmp_path, question, question, answers="llm", llm=FakeLlm(play))
-    told = evaluation_json(Measured("", [], {}, result))
+    told = format_evaluation(Measured("", [], {}, result))
     assert told["questions"] == 2
     assert told["llm_calls"] == 2 * len(STRATEGIES)

@@ -285,7 +285,7 @@ def test_a_change_during_the_read_is_read_again(
     changing(path, 1, monkeypatch)
     fetched = FolderConnector(tmp_path).fetch(item("a.md"))
     assert fetched.data == path.read_bytes()
-    assert fetched.revision == regular_file.revision_of(path.stat())
+    assert fetched.revision == regular_file.format_revision(path.stat())
 
 
 def test_a_file_that_changes_all_the_time_is_reported(

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.folder import FolderConnector, widen_changed_ids
 from connectors.ignore import NOISE, SECRETS
-from connectors.media_type import is_script_name, is_text_name, media_type
+from connectors.media_type import guess_media_type, is_script_name, is_text_name
 from connectors.protocol import Item, Problem
 from connectors.settings import MAX_TABLE_BYTES, FileSettings
 
@@ -201,7 +201,9 @@ def test_a_changed_ignore_file_concerns_its_folder() -> None:
 
 
 def test_each_file_has_the_media_type_of_its_suffix() -> None:
-    types = {name: media_type(name) for name in ("a/B.MD", "x.htm", "README", "Makefile", "s.rs")}
+    types = {
+        name: guess_media_type(name) for name in ("a/B.MD", "x.htm", "README", "Makefile", "s.rs")
+    }
     assert list(types.values()) == [
         "text/markdown",
         "text/html",
@@ -209,10 +211,10 @@ def test_each_file_has_the_media_type_of_its_suffix() -> None:
         "text/x-source",
         "text/x-source",
     ]
-    assert media_type("a.py") == "text/x-python"
-    assert media_type("strange.xyz") == "text/plain"
+    assert guess_media_type("a.py") == "text/x-python"
+    assert guess_media_type("strange.xyz") == "text/plain"
     assert all(map(is_script_name, ("theme.css", "plugin/main.js", "a.MJS")))
-    assert media_type("theme.css") == "text/x-source"
+    assert guess_media_type("theme.css") == "text/x-source"
     assert not any(
         map(is_text_name, ("theme.css", "main.js", "a.png", "strange.xyz", ".md", "data.json", ""))
     )

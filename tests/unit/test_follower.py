@@ -28,7 +28,7 @@ class Audience:
         self._generation = generation
         self.served: Snapshot | None = None
 
-    def generation_for(self, name: str) -> GenerationConfig:
+    def get_generation(self, name: str) -> GenerationConfig:
         return self._generation
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:

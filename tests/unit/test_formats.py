@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from connectors.folder import FolderConnector
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from connectors.settings import FileSettings
 from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
@@ -127,7 +127,7 @@ def test_a_zip_bomb_is_refused(process: ExtractionProcess, name: str) -> None:
             archive.writestr(f"word/{number}.xml", bytes(1 << 26))
     began_s = time.monotonic()
     with pytest.raises(DocumentUnreadable, match="unpacks to 320 MiB"):
-        process.extract(buffer.getvalue(), media_type(name))
+        process.extract(buffer.getvalue(), guess_media_type(name))
     assert time.monotonic() - began_s < SOON_S
 
 
@@ -170,7 +170,7 @@ def test_a_damaged_document_is_named_and_keeps_its_last_good_version(
 
 def test_an_empty_document_has_no_blocks(process: ExtractionProcess) -> None:
     for name in {sample.name for sample in SAMPLES}:
-        assert process.extract(b"", media_type(name)) == (), name
+        assert process.extract(b"", guess_media_type(name)) == (), name
 
 
 def test_no_mutated_document_stalls_or_ends_anything(process: ExtractionProcess) -> None:
@@ -182,7 +182,7 @@ def test_no_mutated_document_stalls_or_ends_anything(process: ExtractionProcess)
         data = mutated(sample.data, chance)
         began_s = time.monotonic()
         try:
-            process.extract(data, media_type(sample.name))
+            process.extract(data, guess_media_type(sample.name))
         except DocumentUnreadable as problem:
             assert problem.why and problem.hint
         slowest = max(slowest, (time.monotonic() - began_s, f"{number}: {sample.name}"))

@@ -3,7 +3,7 @@
 import io
 import zipfile
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.formats.readers import extract
 
 MATHML = (
@@ -16,7 +16,7 @@ SHOWN = "a/(b+1)=√2c^2∑_i^n"
 
 
 def texts(data: bytes, name: str) -> list[str]:
-    return [block.text for block in extract(data, media_type(name)) if block.text]
+    return [block.text for block in extract(data, guess_media_type(name)) if block.text]
 
 
 def test_fractions_and_roots_of_a_page_keep_their_values() -> None:

@@ -14,10 +14,10 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.engines.sqlite.database import open_reader
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect, find_expired, plan_gc
-from store.history import diff, log, resolve, set_tag
+from store.history import diff, read_log, resolve, set_tag
 from store.records import Version
 from store.transactions import snapshot
-from store.versions import kept_versions, version
+from store.versions import list_kept_versions, read_version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs, text
 from tests.fakes.memory import MemoryConnector
@@ -107,15 +107,21 @@ class TestWhatIsKept:
 
     def test_the_log_and_diffs_are_unchanged_by_gc(self, stack: Stack) -> None:
         def told() -> list[dict[str, object]]:
-            return [asdict(entry) | {"collected_ms": None} for entry in log(stack.connection, 10)]
+            return [
+                asdict(entry) | {"collected_ms": None} for entry in read_log(stack.connection, 10)
+            ]
 
-        ends = version(stack.connection, 4), version(stack.connection, 6)
+        ends = read_version(stack.connection, 4), read_version(stack.connection, 6)
         before = told(), diff(stack.connection, *ends)
         set_tag(stack.connection, "mine", 4, 0)
         before[0][2]["tags"] = ("mine",)
         collect(stack.connection, NOTHING, LATER_MS)
         assert (told(), diff(stack.connection, *ends)) == before
-        assert [entry.collected_ms for entry in log(stack.connection, 3)] == [None, LATER_MS, None]
+        assert [entry.collected_ms for entry in read_log(stack.connection, 3)] == [
+            None,
+            LATER_MS,
+            None,
+        ]
 
     def test_a_reader_keeps_what_it_began_with(self, stack: Stack, tmp_path: Path) -> None:
         reader = open_reader(tmp_path / "s.db")
@@ -130,7 +136,7 @@ class TestWhatIsKept:
             )
             assert graph_at(reader, 1) == before
         with pytest.raises(NoSuchVersion):
-            version(reader, 1)
+            read_version(reader, 1)
 
 
 def _same(one: Rows, other: Rows) -> None:
@@ -165,7 +171,7 @@ def test_a_query_keeps_its_version_until_it_is_done(
     engine = Engine(tmp_path / "s.db", encoder, WalkSettings())
     engine.publish(stack.writer.make_snapshot(stack.head))
     assert engine.query(question, 5, search, at="2") == alone
-    assert kept_versions(stack.connection) == [6]
+    assert list_kept_versions(stack.connection) == [6]
     for asked in (engine, quiet):
         with pytest.raises(
             NoSuchVersion, match="expired and was deleted on 1970-04-26; the kept versions are 6"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.content import known_passages
+from store.content import read_passages
 from store.gc import Retention, collect, find_unused_sets, plan_gc
 from store.history import set_tag
 from store.records import ALIVE, Passage
@@ -44,12 +44,12 @@ class TestUnusedContent:
         now_ms = LATER_MS
         collect(stack.connection, keep, now_ms)
         collect(stack.connection, keep, now_ms + 3 * DAY_MS)
-        assert known_passages(stack.connection, [paid.id])
+        assert read_passages(stack.connection, [paid.id])
         _commit_at(stack, now_ms + 3 * DAY_MS, b"One more.")
         plan = plan_gc(stack.connection, keep, now_ms + 4 * DAY_MS)
         done = collect(stack.connection, keep, now_ms + 4 * DAY_MS)
         assert (plan.question_sets, plan.passages) == (done.question_sets, done.passages)
-        assert not known_passages(stack.connection, [paid.id])
+        assert not read_passages(stack.connection, [paid.id])
         assert_whole(stack.connection)
 
     @pytest.mark.parametrize("sets_at_once", [1, 2, 7, 1000])
@@ -74,7 +74,7 @@ class TestUnusedContent:
         assert stack.head.counters["passages_generated"] == 0
         collect(stack.connection, NOTHING, LATER_MS + 1)
         assert stack.connection.execute("SELECT count(*) FROM unused").fetchone() == (0,)
-        assert known_passages(stack.connection, [paid.id])
+        assert read_passages(stack.connection, [paid.id])
 
 
 def _commit_at(stack: Stack, now_ms: int, data: bytes) -> None:
@@ -132,16 +132,16 @@ def test_the_database_file_shrinks_after_gc(tmp_path: Path) -> None:
     files = MemoryConnector({"keep.md": b"Rome."})
     stack = Stack(tmp_path / "s.db", files)
     stack.sync()
-    start = stack.connection.size_bytes()
+    start = stack.connection.measure_size()
     for number in range(3):
         words = (f"Word{number}x{n} met Rome{n}." for n in range(600))
         files.put("big.md", "\n\n".join(words).encode())
         stack.sync()
     files.remove("big.md")
     stack.sync()
-    grown = stack.connection.size_bytes()
+    grown = stack.connection.measure_size()
     done = collect(stack.connection, NOTHING, LATER_MS)
-    left = stack.connection.size_bytes()
+    left = stack.connection.measure_size()
     assert done.freed_bytes == grown - left
     assert left - start < (grown - start) / 20
     assert (tmp_path / "s.db").stat().st_size == left

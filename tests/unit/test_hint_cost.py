@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from connectors.protocol import Found
-from store.reads import live_documents
-from store.sources import excluded_paths, seen_items
+from store.reads import read_live_documents
+from store.sources import read_excluded_paths, read_seen_items
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -23,8 +23,8 @@ def test_a_change_event_reads_only_items_at_or_below_its_paths(tmp_path: Path) -
 
     def under(*parts: str) -> list[str]:
         seen, live = (
-            seen_items(connection, source, parts),
-            live_documents(connection, source, parts),
+            read_seen_items(connection, source, parts),
+            read_live_documents(connection, source, parts),
         )
         assert seen.keys() == live.keys()
         return sorted(live)
@@ -34,7 +34,7 @@ def test_a_change_event_reads_only_items_at_or_below_its_paths(tmp_path: Path) -
     assert under("z.md") == ["z.md"]
     assert under("") == under("", "a") == sorted(NAMES)
     assert under() == []
-    assert excluded_paths(connection, source, ("a",)) == set()
+    assert read_excluded_paths(connection, source, ("a",)) == set()
     stack.close()
 
 
@@ -74,7 +74,7 @@ def test_a_change_event_does_not_remove_the_last_documents(tmp_path: Path) -> No
     assert stack.sync(("a",)).removed == 2, "one is left"
     memory.remove("d.md")
     assert stack.sync(("d.md",)).problem
-    assert live_documents(stack.connection, stack.source.id).keys() == {"d.md"}
+    assert read_live_documents(stack.connection, stack.source.id).keys() == {"d.md"}
     stack.close()
 
 

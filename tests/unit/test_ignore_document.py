@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.ignore import patterns_in
-from hopsyncd.config.edit import exact_pattern, ignore_document
+from connectors.ignore import parse_patterns
+from hopsyncd.config.edit import ignore_document, make_exact_pattern
 from hopsyncd.errors import ConfigError
 
 
@@ -43,7 +43,7 @@ def test_a_source_in_one_line_is_left_to_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["a/b.md", "[1] b*?.md", "#x", "!y", "a\\b", "end  "])
 def test_the_pattern_matches_that_document_alone(path: str) -> None:
-    patterns = patterns_in(exact_pattern(path).encode())
-    assert patterns.verdict(path, is_folder=False)
+    patterns = parse_patterns(make_exact_pattern(path).encode())
+    assert patterns.judge(path, is_folder=False)
     for other in (f"c/{path}", f"{path}x", path.replace("*", "z") + "z", path.strip() + "."):
-        assert not patterns.verdict(other, is_folder=False), other
+        assert not patterns.judge(other, is_folder=False), other

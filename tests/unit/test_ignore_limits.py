@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from connectors.folder import FolderConnector
-from connectors.ignore import MAX_PATTERNS, TooManyPatterns, patterns_in
+from connectors.ignore import MAX_PATTERNS, TooManyPatterns, parse_patterns
 from connectors.protocol import Problem, SourceUnavailable
 from connectors.settings import FileSettings
 
@@ -38,10 +38,10 @@ def test_a_megabyte_of_one_pattern_delays_no_edit(notes: Path) -> None:
 
 
 def test_the_last_of_equal_patterns_decides() -> None:
-    patterns = patterns_in(b"*.md\n!a.md\n*.md\n!b.md\n# c\n\n")
+    patterns = parse_patterns(b"*.md\n!a.md\n*.md\n!b.md\n# c\n\n")
     assert len(patterns) == 3
-    assert patterns.verdict("a.md", is_folder=False) is True
-    assert patterns.verdict("b.md", is_folder=False) is False
+    assert patterns.judge("a.md", is_folder=False) is True
+    assert patterns.judge("b.md", is_folder=False) is False
 
 
 def test_an_ignore_file_is_compiled_only_once(notes: Path) -> None:
@@ -86,4 +86,4 @@ def test_too_many_patterns_at_the_top_make_the_source_unavailable(notes: Path) -
 
 def test_a_pattern_longer_than_any_path_is_refused() -> None:
     with pytest.raises(TooManyPatterns):
-        patterns_in(b"*" * 5000)
+        parse_patterns(b"*" * 5000)

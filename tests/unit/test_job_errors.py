@@ -32,12 +32,12 @@ def test_errors_that_can_name_hidden_items_are_not_shown(
     monkeypatch: pytest.MonkeyPatch, acl: Acl, told: dict[str, str]
 ) -> None:
     rows = {name: JobRow(name, 1, None, WHY) for name in JOBS}
-    monkeypatch.setattr(status_service, "all_jobs", lambda _: rows)
+    monkeypatch.setattr(status_service, "read_jobs", lambda _: rows)
     sources = [SimpleNamespace(name=name) for name in ("open", "partly", "closed")]
     settings = SimpleNamespace(sources=sources, llm=SimpleNamespace(questions="off"))
     runs = [SimpleNamespace(job=name, times="daily", next_ms=1) for name in JOBS]
     parts = SimpleNamespace(
-        reader=SimpleNamespace(connection=lambda: None),
+        reader=SimpleNamespace(get_connection=lambda: None),
         state=SimpleNamespace(config=settings, models=SimpleNamespace(endpoint=None)),
         names=SimpleNamespace(removed=()),
         worker=SimpleNamespace(next_runs=lambda: runs),

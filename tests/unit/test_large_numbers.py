@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 
 from connectors.mail.imap_session import fetch_rows
 from hopsyncd.api.app import ENDPOINTS
-from hopsyncd.api.failures import bad_request
+from hopsyncd.api.failures import describe_bad_request
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import check_config
-from hopsyncd.config.schedule import date_ms
+from hopsyncd.config.schedule import parse_date_ms
 from hopsyncd.errors import ConfigError
 from hopsyncd.web.listener import Door
 from hopsyncd.web.pages import make_page
@@ -29,7 +29,7 @@ def refusal(model: type[BaseModel], name: str, number: str, of_posts: bool) -> s
         else:
             model.model_validate({name: number})
     except ValidationError as error:
-        return str(bad_request(error, model))
+        return str(describe_bad_request(error, model))
     return ""
 
 
@@ -65,8 +65,8 @@ class _FakeClient:
 @pytest.fixture
 def browser() -> TestClient:
     door = Door(HOST)
-    door.new_address()
-    session = door.session_for(door._token)
+    door.create_address()
+    session = door.open_session(door._token)
     page = TestClient(
         make_page(cast(Client, _FakeClient()), door), base_url=f"http://{HOST}{door.base}"
     )
@@ -104,7 +104,7 @@ def test_the_configuration_is_refused_with_a_reason(tmp_path: Path, text: str, w
     "date", ["9" * 5000, "99999-01-01", "-1-01-01", "9999d", "0000-00-00", "1" * 5000 + "d"]
 )
 def test_a_date_beyond_the_calendar_is_not_read_as_a_date(date: str) -> None:
-    assert date_ms(date) is None
+    assert parse_date_ms(date) is None
 
 
 def test_a_mail_server_may_send_long_numbers() -> None:

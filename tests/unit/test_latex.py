@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.media_type import media_type
+from connectors.media_type import guess_media_type
 from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.readers import extract
 
@@ -42,7 +42,9 @@ Not shown.
 
 def read(text: str) -> list[Block]:
     return [
-        block for block in extract(text.encode(), media_type("a.tex")) if block.kind != "skipped"
+        block
+        for block in extract(text.encode(), guess_media_type("a.tex"))
+        if block.kind != "skipped"
     ]
 
 

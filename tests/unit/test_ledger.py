@@ -33,7 +33,7 @@ def test_spending_by_purpose_and_source_survives_a_restart(path: Path) -> None:
     assert answer is not None
     ledger.settle(answer, 20, 10)
     ledger.close()
-    assert Ledger(path).spent(DAY) == [
+    assert Ledger(path).sum_spending(DAY) == [
         Spent("answers", "", 0, 1, 20, 10, 0),
         Spent("questions", "notes", 0, 2, 42, 6, 0),
     ]
@@ -45,7 +45,7 @@ def test_a_daily_limit_covers_one_day(path: Path) -> None:
     ledger = Ledger(path, max_calls_per_day=2)
     assert [ledger.reserve(DAY, "answers", "", 1) is None for _ in range(3)] == [False, False, True]
     assert ledger.reserve(DAY + 1, "answers", "", 1) is not None
-    assert [row.calls for row in ledger.spent(DAY + 1)] == [1]
+    assert [row.calls for row in ledger.sum_spending(DAY + 1)] == [1]
 
 
 def test_tokens_under_way_count_against_the_limit_until_they_are_settled(path: Path) -> None:
@@ -58,7 +58,7 @@ def test_tokens_under_way_count_against_the_limit_until_they_are_settled(path: P
 
 def test_a_limit_holds_for_threads_of_two_ledgers_on_one_file(path: Path) -> None:
     ledgers = [Ledger(path, max_calls_per_day=30) for _ in range(2)]
-    assert ledgers[0].spent(DAY) == []
+    assert ledgers[0].sum_spending(DAY) == []
     with ThreadPoolExecutor(8) as pool:
         asked = pool.map(lambda n: ledgers[n % 2].reserve(DAY, "answers", "", 1), range(80))
         assert sum(reserved is not None for reserved in asked) == 30
@@ -75,7 +75,7 @@ def test_a_killed_process_has_counted_its_request(path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=root, check=False)
     assert killed.returncode == -9
     ledger = Ledger(path, max_tokens_per_day=100)
-    assert ledger.spent(DAY) == [Spent("questions", "notes", 0, 1, 0, 0, 70)]
+    assert ledger.sum_spending(DAY) == [Spent("questions", "notes", 0, 1, 0, 0, 70)]
     assert ledger.reserve(DAY, "questions", "notes", 31) is None
 
 
@@ -84,11 +84,13 @@ def test_a_version_takes_what_was_spent_for_it_and_leaves_what_is_under_way(path
     ledger.settle(reserve(ledger), 4, 2)
     ledger.settle(reserve(ledger, purpose="answers"), 7, 7)
     late = reserve(ledger, 50)
-    ledger.attribute(9, "questions")
+    ledger.assign_version(9, "questions")
     ledger.settle(late, 1, 1)
-    ledger.attribute(10, "questions")
-    ledger.attribute(10, "questions")
-    spent = {(row.purpose, row.version): (row.calls, row.tokens) for row in ledger.spent(DAY)}
+    ledger.assign_version(10, "questions")
+    ledger.assign_version(10, "questions")
+    spent = {
+        (row.purpose, row.version): (row.calls, row.tokens) for row in ledger.sum_spending(DAY)
+    }
     assert spent == {("answers", 0): (1, 14), ("questions", 9): (2, 6), ("questions", 10): (0, 2)}
 
 
@@ -104,10 +106,10 @@ def test_a_damaged_file_is_refused_with_a_hint_and_replaced_once_it_is_gone(
     with pytest.raises(StoreError, match="Move the file away"):
         reserve(ledger)
     with pytest.raises(StoreError, match=r"llm\.db"):
-        ledger.spent(DAY)
+        ledger.sum_spending(DAY)
     path.unlink()
     reserve(ledger)
-    assert ledger.spent(DAY)[0].calls == 1
+    assert ledger.sum_spending(DAY)[0].calls == 1
 
 
 def test_a_file_that_another_program_holds_is_refused_until_it_lets_go(path: Path) -> None:
@@ -119,7 +121,7 @@ def test_a_file_that_another_program_holds_is_refused_until_it_lets_go(path: Pat
         reserve(ledger)
     other.execute("ROLLBACK")
     reserve(ledger)
-    assert ledger.spent(DAY)[0].calls == 2
+    assert ledger.sum_spending(DAY)[0].calls == 2
 
 
 def test_a_ledger_of_a_newer_program_is_left_alone(path: Path) -> None:
@@ -147,4 +149,4 @@ def test_a_ledger_that_is_moved_away_is_replaced_by_a_new_ledger(
     path.rename(path.with_name("old.db"))
     reserve(ledger)
     ledger.close()
-    assert Ledger(path).spent(DAY)[0].calls == 1
+    assert Ledger(path).sum_spending(DAY)[0].calls == 1

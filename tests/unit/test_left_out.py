@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_reason_and_the_remedy_are_named(
     folder: Path, path: str, why: str, to_write: str
 ) -> None:
-    reason = FolderConnector(folder).why_left_out(path)
+    reason = FolderConnector(folder).explain_left_out(path)
     assert reason is not None
     assert reason[0] == why
     assert to_write in reason[1]
@@ -57,7 +57,7 @@ def test_the_remedies_work(folder: Path) -> None:
     )
     connector = FolderConnector(folder, settings)
     assert {found.id for found in connector.discover(None)} == {*FILES, "out.md"}
-    assert [connector.why_left_out(name) for name in FILES] == [None] * len(FILES)
+    assert [connector.explain_left_out(name) for name in FILES] == [None] * len(FILES)
 
 
 @pytest.mark.parametrize("path", ["private.md", ".git/a.md"])
@@ -65,7 +65,7 @@ def test_what_ignore_cannot_include_has_another_remedy(folder: Path, path: str) 
     (folder / path).parent.mkdir(exist_ok=True)
     (folder / path).write_text("x y")
     settings = FileSettings(ignore=("!private.md", "!.git/"), deny=("private.md",))
-    reason = FolderConnector(folder, settings).why_left_out(path)
+    reason = FolderConnector(folder, settings).explain_left_out(path)
     assert reason is not None
     assert reason[0].startswith("`deny` of the source, or a rule for version control, excludes")
     assert "`ignore`" not in reason[1]
@@ -73,4 +73,4 @@ def test_what_ignore_cannot_include_has_another_remedy(folder: Path, path: str) 
 
 @pytest.mark.parametrize("path", ["kept.md", "none.md", "none/a.md", "../a.md", "kept.md/a"])
 def test_a_listed_or_missing_file_has_no_reason(folder: Path, path: str) -> None:
-    assert FolderConnector(folder).why_left_out(path) is None
+    assert FolderConnector(folder).explain_left_out(path) is None

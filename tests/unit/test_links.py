@@ -6,7 +6,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
-from hopsyncd.api.passages import neighbours_answer, paths_answer
+from hopsyncd.api.passages import answer_neighbours, answer_paths
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.plan import Scope
@@ -16,9 +16,9 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import format_answer, format_id
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.check import check
-from store.content import known_passages
+from store.content import read_passages
 from store.purge import purge, request_purge
-from store.reads import documents_at, places_at
+from store.reads import list_documents, read_places
 from store.records import PassageId
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
@@ -77,8 +77,8 @@ def links_of(stack: Stack) -> set[tuple[str, str, str]]:
     connection, version = stack.connection, stack.head.id
     linked = linked_passages(stack)
     ends = {end for source, target, _ in linked for end in (source, target)}
-    places = places_at(connection, version, ends)
-    texts = {id_: passage.text for id_, passage in known_passages(connection, ends).items()}
+    places = read_places(connection, version, ends)
+    texts = {id_: passage.text for id_, passage in read_passages(connection, ends).items()}
     return {
         (place.document, shown, texts[target].split(".")[0])
         for source, target, shown in linked
@@ -149,14 +149,14 @@ def test_a_link_follows_its_target_and_is_dropped_with_it(tmp_path: Path) -> Non
 
 def test_links_are_restored_with_their_documents(tmp_path: Path) -> None:
     stack = synced(tmp_path, OBSIDIAN)
-    was, documents = links_of(stack), documents_at(stack.connection, 1, stack.source.id)
+    was, documents = links_of(stack), list_documents(stack.connection, 1, stack.source.id)
     (tmp_path / "notes/people/Ada Lovelace.md").write_text("Nothing.\n")
     (tmp_path / "notes/maths.md").unlink()
     stack.sync()
     assert links_of(stack) < was
     stack.restore(1)
     assert links_of(stack) == was
-    assert documents_at(stack.connection, stack.head.id, stack.source.id) == documents
+    assert list_documents(stack.connection, stack.head.id, stack.source.id) == documents
 
 
 def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
     head = stack.writer.make_snapshot(stack.head)
     ((source, target, _),) = linked_passages(stack)
     zorn, quill = format_id(source), format_id(target)
-    near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
+    near = answer_neighbours(stack.connection, head, NeighboursRequest(id=quill), ())
     assert [(passage["id"], passage["distance"]) for passage in near["passages"]] == [
         (quill, 0),
         (zorn, 1),
@@ -197,7 +197,7 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
 
     for start, end, asked_by in ((zorn, quill, "link"), (quill, zorn, "backlink")):
         asked = PathsRequest.model_validate({"from": start, "to": end})
-        (hop,) = paths_answer(stack.connection, head, asked, ())["paths"][0]
+        (hop,) = answer_paths(stack.connection, head, asked, ())["paths"][0]
         assert (hop["from"]["id"], hop["to"]["id"]) == (start, end)
         assert {key: hop[key] for key in link} == link | {"asked_by": asked_by}
 
@@ -211,7 +211,7 @@ def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path
         documents = head.index.documents.path_key.tolist()
         paths = dict(zip(documents, head.index.document_paths, strict=True))
         passages = [PassageId(one) for one in head.passage_ids[head.passage_rows].tolist()]
-        texts = known_passages(stack.connection, passages)
+        texts = read_passages(stack.connection, passages)
         return {
             texts[passage].text: paths[home]
             for passage, home in zip(

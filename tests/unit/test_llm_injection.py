@@ -10,7 +10,7 @@ import pytest
 
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm_questions import call_for
-from store.content import sets_at
+from store.content import read_sets_at
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, asked_maker, good_reply, passages_in
 from tests.fakes.memory import MemoryConnector
@@ -67,7 +67,7 @@ def questions(stack: Stack) -> dict[str, list[str]]:
     texts = dict(stack.connection.execute("SELECT id, text FROM passage"))
     return {
         texts[question_set.passage]: [question.text for question in question_set.questions]
-        for question_set in sets_at(stack.connection, stack.head.id)
+        for question_set in read_sets_at(stack.connection, stack.head.id)
         if not question_set.provisional
     }
 

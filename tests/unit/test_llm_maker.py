@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import BadRequest
-from hopsyncd.evaluation.recordings import recorded_maker
+from hopsyncd.evaluation.recordings import make_recorded_maker
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm_maker import LlmQuestionMaker, Mode
 from hopsyncd.models.questions import BuiltinMaker
-from store.records import Direction, Passage, QuestionSet, set_id, to_grid
+from store.records import Direction, Passage, QuestionSet, compute_set_id, to_grid
 from tests.fakes.llm import FakeLlm, asked_maker
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
@@ -28,7 +28,7 @@ def recorded(folder: Path, mode: Mode, lines: list[Line]) -> LlmQuestionMaker:
     file = folder / "questions.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     corpus = {"r": ROME, "o": ODD}
-    return recorded_maker(file, corpus, FakeLanguage(), FakeEncoder(), mode)
+    return make_recorded_maker(file, corpus, FakeLanguage(), FakeEncoder(), mode)
 
 
 def made(maker: LlmQuestionMaker, passage: Passage) -> QuestionSet:
@@ -99,7 +99,7 @@ def test_a_provisional_set_is_the_built_in_set_under_an_id_of_its_own() -> None:
     maker, plain = asked_maker(FakeLlm(), "llm"), BuiltinMaker(FakeLanguage(), FakeEncoder())
     got, wanted = maker.make_provisional(ROME), plain.make(ROME)
     assert got.provisional
-    assert got.id == set_id(ROME.id, maker.generation.name, provisional=True)
+    assert got.id == compute_set_id(ROME.id, maker.generation.name, provisional=True)
     assert got.id != made(maker, ROME).id
     assert [q.text for q in got.questions] == [q.text for q in wanted.questions]
     assert (got.vectors == wanted.vectors).all()

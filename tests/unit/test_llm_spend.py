@@ -92,7 +92,7 @@ def test_a_request_is_paid_for_as_the_endpoint_says(tmp_path: Path) -> None:
     desk.ask()
     assert (desk.usage.prompt_tokens, desk.usage.completion_tokens) == (31, 7)
     assert desk.spent() == (1, 38)
-    (row,) = desk.ledger.spent(0)
+    (row,) = desk.ledger.sum_spending(0)
     assert (row.purpose, row.source) == ("questions", "notes")
 
 

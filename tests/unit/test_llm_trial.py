@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hopsyncd.cli.main import cli
-from hopsyncd.evaluation.llm_trial import ANSWER, made_up_material
+from hopsyncd.evaluation.llm_trial import ANSWER, make_up_material
 from hopsyncd.models.llm.tokens import count_tokens
 from tests.fakes.endpoint import (
     Endpoint,
@@ -143,7 +143,7 @@ def test_errors_explain_a_dead_or_missing_endpoint(
 
 @pytest.mark.parametrize("tokens", [500, 2000, 8000])
 def test_the_made_up_prompt_has_the_size_asked_for(tokens: int) -> None:
-    material = made_up_material(tokens)
+    material = make_up_material(tokens)
     used = count_tokens(json.dumps(material.documents))
     assert 0.75 * tokens < used <= tokens
     assert ANSWER in material.excerpts[-1].text

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hopsyncd.cli.main import cli
 from hopsyncd.config.configuration import Config
 from hopsyncd.doctor import local_llms
-from hopsyncd.doctor.examine import endpoint
+from hopsyncd.doctor.examine import check_endpoint
 from hopsyncd.doctor.local_llms import LocalLlm, find_local_llms
 
 
@@ -94,7 +94,7 @@ def test_init_and_doctor_show_the_two_lines_and_configure_nothing(
     with serve_on_loopback(model_list("llama3.2:3b")) as port:
         monkeypatch.setattr(local_llms, "USUAL_PORTS", {"Ollama": port})
         shown = CliRunner().invoke(cli, ["--config", str(path), "init"])
-        findings = list(endpoint(Config()))
+        findings = list(check_endpoint(Config()))
     lines = f'base_url = "http://127.0.0.1:{port}/v1"', 'model = "llama3.2:3b"'
     assert shown.exit_code == 0
     assert "Ollama runs on this machine" in shown.output

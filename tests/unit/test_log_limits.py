@@ -112,7 +112,7 @@ def test_the_log_goes_to_a_file_without_secrets(tmp_path: Path) -> None:
 
 
 def test_a_full_log_file_is_renamed_and_the_oldest_is_dropped(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "log", max_bytes=100, kept=2)
+    file = RotatingFile(tmp_path / "log", max_bytes=100, kept_files=2)
     for number in range(50):
         file.write(f"line {number:03}\n")
     file.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.configuration import check_config
-from hopsyncd.config.privacy import secrets_of
+from hopsyncd.config.privacy import collect_secrets
 
 ROOT = Path(__file__).parents[2]
 CANARY = 'cänary "b1rd"/x'
@@ -131,7 +131,7 @@ table = "ticket"
 key = "ticket_id"
 text = ["body"]
 """
-    assert secrets_of(check_config(Path("/x/config.toml"), text)) == {
+    assert collect_secrets(check_config(Path("/x/config.toml"), text)) == {
         "key of the llm", "key of the encoder", "password of mail", "token of git", "key of s3",
         "of s3",
     }  # fmt: skip

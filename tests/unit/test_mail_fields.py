@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from connectors.mail.message import MAX_FIELD_CHARACTERS, decoded_words, make_fetched
+from connectors.mail.message import MAX_FIELD_CHARACTERS, decode_words, make_fetched
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from connectors.mail.message import MAX_FIELD_CHARACTERS, decoded_words, make_fe
     ],
 )
 def test_encoded_words_are_decoded(raw: str, text: str) -> None:
-    assert decoded_words(raw) == text
+    assert decode_words(raw) == text
 
 
 def test_a_mail_of_openings_is_read_at_once() -> None:

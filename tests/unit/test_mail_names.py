@@ -9,12 +9,12 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from connectors.mail.maildir import MaildirConnector
-from hopsyncd.api.mcp.shapes import document_brief
-from hopsyncd.api.version_log import diff_answer, version_about
-from hopsyncd.cli.output import place_text
+from hopsyncd.api.mcp.shapes import describe_document
+from hopsyncd.api.version_log import diff_answer, summarise_version
+from hopsyncd.cli.output import format_place
 from hopsyncd.client import Client
 from hopsyncd.config.values import Search
-from hopsyncd.display import document_name
+from hopsyncd.display import format_document_name
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import Answer, format_hop, write_name
@@ -24,7 +24,7 @@ from hopsyncd.web.views import Shared
 from store.history import diff
 from store.reads import Place
 from store.records import Passage
-from store.versions import version
+from store.versions import read_version
 from tests.fakes.stack import Stack
 
 ID = "CAJ12345@mail.example"
@@ -76,13 +76,13 @@ def test_the_page_shows_a_mail_by_its_subject_and_sender() -> None:
 
 
 def test_an_agent_gets_the_title_and_the_id_of_a_mail() -> None:
-    brief = document_brief(MAIL, {})
+    brief = describe_document(MAIL, {})
     assert (brief["title"], brief["document"]) == ("The mast (Rune Vik)", ID)
-    assert "Rune Vik" not in document_brief({**MAIL, "origin": None}, {}).get("title", "")
+    assert "Rune Vik" not in describe_document({**MAIL, "origin": None}, {}).get("title", "")
 
 
 def test_the_command_line_names_a_mail_by_its_subject() -> None:
-    assert place_text(MAIL) == "work: The mast (Rune Vik <rune@fjord.example>)"
+    assert format_place(MAIL) == "work: The mast (Rune Vik <rune@fjord.example>)"
 
 
 EML = """\
@@ -113,7 +113,7 @@ def test_diffs_and_summaries_name_mails_by_subject_and_sender(tmp_path: Path) ->
         (maildir / "cur" / "1:2,S").unlink()
         write("3", "The keel", "The keel of the Gyda is of oak.")
         stack.sync()
-        ends = version(stack.connection, 1), version(stack.connection, 2)
+        ends = read_version(stack.connection, 1), read_version(stack.connection, 2)
         answer = diff_answer(stack.connection, *ends, diff(stack.connection, *ends), None)
         assert [one["document_name"] for one in answer["documents"]["added"]] == [
             "The keel (Rune Vik)"
@@ -121,7 +121,7 @@ def test_diffs_and_summaries_name_mails_by_subject_and_sender(tmp_path: Path) ->
         assert [one["document_name"] for one in answer["documents"]["removed"]] == [
             "The mast (Rune Vik)"
         ]
-        assert version_about(stack.connection, 2, frozenset()) == (
+        assert summarise_version(stack.connection, 2, frozenset()) == (
             "added The keel (Rune Vik); removed The mast (Rune Vik)"
         )
 
@@ -141,7 +141,7 @@ def test_hops_name_the_document_of_a_mail_by_subject_and_sender() -> None:
     )
     hop = format_hop(answer, Hop(passage.id, passage.id, "link", None, "Gyda", 1.0))
     assert hop["to"].get("document_name") == "The mast (Rune Vik)"
-    assert document_name(hop["to"]) == "The mast (Rune Vik)"
+    assert format_document_name(hop["to"]) == "The mast (Rune Vik)"
 
 
 def test_hops_name_a_whole_title_if_the_other_passage_has_it() -> None:

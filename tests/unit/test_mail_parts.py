@@ -10,8 +10,8 @@ from time import perf_counter
 
 import pytest
 
-from connectors.html_tokens import Token, tokens
-from hopsyncd.cli.output import place_text
+from connectors.html_tokens import Token, tokenize_html
+from hopsyncd.cli.output import format_place
 from hopsyncd.formats import mail_text
 from hopsyncd.formats.blocks import Block, count_skipped, names_of
 from hopsyncd.formats.mail_text import is_stub
@@ -263,9 +263,9 @@ def test_a_mail_is_named_by_its_subject_where_results_are_printed() -> None:
             "message_id": "CAJ12345@mail.example",
         },
     }
-    assert place_text(passage) == "work: The mast (Rune Vik, 2026-03-02)"
+    assert format_place(passage) == "work: The mast (Rune Vik, 2026-03-02)"
     del passage["origin"]
-    assert place_text(passage) == "work: CAJ12345@mail.example:3-5"
+    assert format_place(passage) == "work: CAJ12345@mail.example:3-5"
 
 
 def test_two_texts_that_say_the_same_are_compared_without_parsing_the_html(
@@ -275,9 +275,9 @@ def test_two_texts_that_say_the_same_are_compared_without_parsing_the_html(
 
     def noted(html: str, unseen: frozenset[str]) -> Iterator[Token]:
         parsed.append(html)
-        return tokens(html, unseen)
+        return tokenize_html(html, unseen)
 
-    monkeypatch.setattr(mail_text, "tokens", noted)
+    monkeypatch.setattr(mail_text, "tokenize_html", noted)
     head = f"<html><head><style>{' '.join(f'.style{n}' for n in range(200))}</style></head>"
     said = "The regatta moved to Sunday &amp; starts at noon."
     assert not is_stub(said.replace("&amp;", "&"), f"{head}<body><p>{said}</p></body></html>")

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from hopsyncd.api.mcp.shapes import fit_grouped, fit_quotes, token_count
+from hopsyncd.api.mcp.shapes import estimate_tokens, fit_grouped, fit_quotes
 
 FRAME = {"version": 7, "degraded": [], "passages": []}
 LONG = " ".join(f"Sentence number {number} says something." for number in range(200))
@@ -16,7 +16,7 @@ def quoting(*texts: str) -> list[dict[str, Any]]:
 
 
 def sent(objects: list[dict[str, Any]]) -> int:
-    return token_count({**FRAME, "passages": objects})
+    return estimate_tokens({**FRAME, "passages": objects})
 
 
 @settings(max_examples=60, deadline=None)
@@ -36,7 +36,7 @@ def test_no_answer_is_larger_than_asked_for(
         for number in range(len(texts))
     ]
     groups, grouped = fit_grouped(FRAME, places, objects, {}, max_tokens)
-    assert not grouped or token_count({**FRAME, "documents": groups}) <= max_tokens
+    assert not grouped or estimate_tokens({**FRAME, "documents": groups}) <= max_tokens
     assert len({group["document"] for group in groups}) == len(groups) <= documents
     assert sum(len(group["passages"]) for group in groups) == len(grouped)
     for one, whole in zip(kept, objects, strict=False):

@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from hopsyncd.api.mcp.document_server import WATCHES, WatchBus
-from hopsyncd.api.mcp.shapes import document_brief, hop_line, passage_brief
+from hopsyncd.api.mcp.shapes import describe_document, describe_hop, describe_passage
 from hopsyncd.client import Client
 from hopsyncd.errors import DaemonUnavailable
 
@@ -27,7 +27,7 @@ MAIL: dict[str, Any] = {
 def test_the_author_and_date_of_a_passage_are_named_and_a_long_url_is_left_out() -> None:
     origin = {"author": "Ada <ada@example.org>", "date": "2026-11-01T09:00:00+00:00"}
     mail = {**MAIL, "origin": {**origin, "url": "https://x.org/" + "a" * 150}}
-    assert document_brief(mail, {}) == {
+    assert describe_document(mail, {}) == {
         "source": "mail",
         "document": "1.eml",
         "title": "Dinner",
@@ -38,7 +38,7 @@ def test_the_author_and_date_of_a_passage_are_named_and_a_long_url_is_left_out()
 
 @pytest.mark.parametrize("origin", [None, {}])
 def test_without_metadata_no_author_or_date_is_named(origin: object) -> None:
-    brief = document_brief({**MAIL, "origin": origin}, {})
+    brief = describe_document({**MAIL, "origin": origin}, {})
     assert brief == {"source": "mail", "document": "1.eml", "title": "Dinner"}
 
 
@@ -47,7 +47,7 @@ def test_without_metadata_no_author_or_date_is_named(origin: object) -> None:
 )
 def test_a_hop_over_a_link_names_the_place_of_the_link(asked_by: str, verb: str) -> None:
     ends = {"from": {"heading": ["Ada"]}, "to": {"heading": [], "document": "b.md"}}
-    line = hop_line({**ends, "asked_by": asked_by, "question": "See the inventor."})
+    line = describe_hop({**ends, "asked_by": asked_by, "question": "See the inventor."})
     assert line == f"Ada {verb} b.md: See the inventor."
 
 
@@ -111,6 +111,6 @@ def test_similar_passages_are_a_short_line() -> None:
         "id": "00ff",
         "heading": [],
     }
-    told = passage_brief({**MAIL, "similar": [near] * 5})
+    told = describe_passage({**MAIL, "similar": [near] * 5})
     assert told["similar"] == "; ".join(["a.md, line 3 (00ff)"] * 3) + "; 2 more"
-    assert "similar" not in passage_brief({**MAIL, "similar": []})
+    assert "similar" not in describe_passage({**MAIL, "similar": []})

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from connectors.media_type import is_document_name, media_type
+from connectors.media_type import guess_media_type, is_document_name
 from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import ENEX, JEX, MAIL, OPML, find_unit
 from hopsyncd.formats.readers import extract
@@ -151,7 +151,7 @@ def test_a_page_that_a_browser_saved_has_no_author() -> None:
         "<html><body><p>The zeppelin bend joins =\r\ntwo ropes.</p></body></html>\r\n"
         "--b\r\nContent-Type: text/css\r\n\r\np {}\r\n--b--\r\n"
     )
-    assert media_type("Knots.mht") == media_type("Knots.mhtml") == MAIL
+    assert guess_media_type("Knots.mht") == guess_media_type("Knots.mhtml") == MAIL
     blocks = extract(text.encode(), MAIL)
     shown = [text for _, text in told(blocks)]
     assert shown[0] == "Knots" and "The zeppelin bend joins two ropes." in shown

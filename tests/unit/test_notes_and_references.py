@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.media_type import is_text_name, media_type
+from connectors.media_type import guess_media_type, is_text_name
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.readers import extract
@@ -86,7 +86,9 @@ END:VCARD
 
 
 def read(text: str, name: str) -> list[Block]:
-    return [block for block in extract(text.encode(), media_type(name)) if block.kind != "skipped"]
+    return [
+        block for block in extract(text.encode(), guess_media_type(name)) if block.kind != "skipped"
+    ]
 
 
 def test_an_org_file_is_read_with_its_headings_tables_and_tasks() -> None:

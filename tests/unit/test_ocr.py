@@ -19,7 +19,7 @@ from reportlab.pdfgen.canvas import Canvas
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource, GitSource
 from hopsyncd.config.values import FormatsConfig
-from hopsyncd.doctor.machine import text_recognition
+from hopsyncd.doctor.machine import check_text_recognition
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.images import is_worth_reading
 from hopsyncd.formats.media_types import PDF
@@ -103,9 +103,9 @@ def test_a_damaged_picture_is_reported_as_damaged(reader: ExtractionProcess) -> 
 @needs_tesseract
 def test_the_doctor_reports_an_unknown_language() -> None:
     formats = FormatsConfig(ocr_languages="xxx")
-    (found,) = text_recognition(Config(formats=formats))
+    (found,) = check_text_recognition(Config(formats=formats))
     assert found.level == "fail"
-    (found,) = text_recognition(Config())
+    (found,) = check_text_recognition(Config())
     assert found.level == "ok"
 
 

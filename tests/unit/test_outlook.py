@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.media_type import is_document_name, media_type
+from connectors.media_type import guess_media_type, is_document_name
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, count_skipped
 from hopsyncd.formats.media_types import OUTLOOK
@@ -214,7 +214,7 @@ def test_a_message_that_is_cut_off_is_refused() -> None:
 
 
 def test_messages_are_documents_and_are_read_by_the_confined_worker() -> None:
-    assert media_type("mast.msg") == OUTLOOK
+    assert guess_media_type("mast.msg") == OUTLOOK
     assert is_document_name("Mast.MSG")
     data = compound_file(message({**MAST, BODY: "The crane comes."}, CREW))
     with closing(ExtractionProcess()) as worker:

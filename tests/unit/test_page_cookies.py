@@ -25,8 +25,8 @@ def browser(door: Door) -> TestClient:
 
 
 def test_a_session_is_found_among_other_cookies(browser: TestClient, door: Door) -> None:
-    door.new_address()
-    session = door.session_for(door._token)
+    door.create_address()
+    session = door.open_session(door._token)
     for cookie in (
         f"{COOKIE}={session}",
         f"other=1; {COOKIE}={session}; more=2",

@@ -15,10 +15,10 @@ HOST = "127.0.0.1:1234"
 @pytest.fixture
 def browser(tmp_path: Path) -> TestClient:
     door = Door(HOST)
-    door.new_address()
+    door.create_address()
     page = make_page(Client(tmp_path / "none"), door)
     headers = {
-        "Cookie": f"{COOKIE}={door.session_for(door._token)}",
+        "Cookie": f"{COOKIE}={door.open_session(door._token)}",
         "Origin": f"http://{HOST}",
     }
     return TestClient(page, base_url=f"http://{HOST}{door.base}", headers=headers)

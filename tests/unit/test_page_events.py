@@ -45,7 +45,7 @@ async def events_of(
 ) -> list[Mapping[str, Any]]:
     headers = [(b"last-event-id", header.encode())] if header else []
     scope = {"type": "http", "query_string": f"since={since}".encode(), "headers": headers}
-    response = cast(Any, await hub.events(Request(scope)))
+    response = cast(Any, await hub.stream_events(Request(scope)))
     found: list[Mapping[str, Any]] = []
     async for line in response.body_iterator:
         if line.startswith(b"event"):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hopsyncd.api.passages import passage_row_of
+from hopsyncd.api.passages import find_passage_row
 from hopsyncd.errors import BadRequest, NotFound
 
 IDS = ("0000000000000001", "1234500000000000", "1234600000000000", "7fffffffffffffff")
@@ -19,17 +19,17 @@ HEAD: Any = SimpleNamespace(
 
 @pytest.mark.parametrize("given", [*IDS, "0000", "12345", "12346", "7fff"])
 def test_an_id_or_its_own_beginning_finds_the_passage(given: str) -> None:
-    assert IDS[passage_row_of(HEAD, given) - 1].startswith(given)
+    assert IDS[find_passage_row(HEAD, given) - 1].startswith(given)
 
 
 def test_a_beginning_that_several_have_is_refused() -> None:
     with pytest.raises(BadRequest, match="2 passages begin with 1234"):
-        passage_row_of(HEAD, "1234")
+        find_passage_row(HEAD, "1234")
 
 
 @pytest.mark.parametrize("given", ["1235", "0000000000000002", "7ffe"])
 def test_an_id_that_no_passage_has_is_not_found(given: str) -> None:
     with pytest.raises(NotFound, match="no passage"):
-        passage_row_of(HEAD, given)
+        find_passage_row(HEAD, given)
     with pytest.raises(NotFound, match="version 0"):
-        passage_row_of(None, given)
+        find_passage_row(None, given)

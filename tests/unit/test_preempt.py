@@ -15,11 +15,11 @@ from hopsyncd.ingest.source_thread import SourceThread, Stopping, Turn
 from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
-from store.content import counters
-from store.operational import waiting_by_reason
-from store.reads import live_documents
-from store.records import content_hash
-from store.sources import register_source, seen_items
+from store.content import read_counters
+from store.operational import count_waiting_by_reason
+from store.reads import read_live_documents
+from store.records import hash_content
+from store.sources import read_seen_items, register_source
 from tests.fakes.dump import graph_at
 from tests.fakes.llm import FakeLlm, asked_maker
 from tests.fakes.memory import MemoryConnector
@@ -99,8 +99,8 @@ def test_a_hint_at_any_step_of_a_sync_is_served_and_the_end_is_the_same(
             else:
                 files.put(path, EDITED)
             stack.preempt(path)
-            live = live_documents(stack.connection, stack.source.id)
-            assert live.get(path) == (None if what == "delete" else content_hash(EDITED))
+            live = read_live_documents(stack.connection, stack.source.id)
+            assert live.get(path) == (None if what == "delete" else hash_content(EDITED))
 
         at_step(stack, number, act)
         stack.sync()
@@ -108,7 +108,7 @@ def test_a_hint_at_any_step_of_a_sync_is_served_and_the_end_is_the_same(
             file.unlink()
         assert_as_built_afresh(stack, tmp_path)
         spent = [version.counters["passages_generated"] for version in stack.versions]
-        assert sum(spent) == counters(stack.connection)["passages_generated"]
+        assert sum(spent) == read_counters(stack.connection)["passages_generated"]
         assert len(stack.maker.made) == len({*stack.maker.made}) == sum(spent)  # type: ignore[attr-defined]
         stack.close()
 
@@ -128,8 +128,8 @@ def test_a_file_that_comes_back_while_its_removal_is_decided_is_kept(tmp_path: P
         steps = at_step(stack, number, act)
         stack.sync()
         assert len(steps) > number
-        live = live_documents(stack.connection, stack.source.id)
-        assert live == {path: content_hash(data) for path, data in files.files.items()}
+        live = read_live_documents(stack.connection, stack.source.id)
+        assert live == {path: hash_content(data) for path, data in files.files.items()}
         stack.close()
 
 
@@ -143,7 +143,7 @@ def test_a_preempting_sync_that_fails_takes_nothing_out_of_the_long_one(stack: S
 
     at_step(stack, 8, act)
     stack.sync()
-    assert live_documents(stack.connection, stack.source.id).keys() == FILES.keys()
+    assert read_live_documents(stack.connection, stack.source.id).keys() == FILES.keys()
 
 
 def test_a_large_edit_waits_for_its_turn(stack: Stack) -> None:
@@ -155,7 +155,7 @@ def test_a_large_edit_waits_for_its_turn(stack: Stack) -> None:
     assert stack.preempt("large.md", "a.md").too_large
     assert stack.head.id == before
     assert not stack.preempt("a.md").too_large
-    assert "large.md" not in seen_items(stack.connection, stack.source.id)
+    assert "large.md" not in read_seen_items(stack.connection, stack.source.id)
 
 
 def test_a_document_that_takes_long_to_read_is_left_to_its_turn(stack: Stack) -> None:
@@ -176,9 +176,9 @@ def test_a_preempting_edit_does_not_wait_for_an_llm_and_gets_its_questions_later
     memory(stack).put("a.md", EDITED)
     stack.preempt("a.md")
     assert len(llm.calls) == asked
-    assert set(waiting_by_reason(stack.connection, stack.head.id)) == {"queued"}
+    assert set(count_waiting_by_reason(stack.connection, stack.head.id)) == {"queued"}
     assert stack.path.upgrades.run(lambda: True)
-    assert waiting_by_reason(stack.connection, stack.head.id) == {}
+    assert count_waiting_by_reason(stack.connection, stack.head.id) == {}
     stack.close()
 
 
@@ -196,7 +196,7 @@ def test_an_edit_preempts_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Pat
         stack.sync()
         while stack.writer.upgrade(100, Usage()):
             pass
-        assert waiting_by_reason(stack.connection, stack.head.id) == {}
+        assert count_waiting_by_reason(stack.connection, stack.head.id) == {}
         assert llm.times[EDITED.decode()] == 1
         for file in tmp_path.glob("fresh.*"):
             file.unlink()
@@ -215,7 +215,7 @@ def test_an_item_purged_between_two_batches_is_not_indexed_again(tmp_path: Path)
     next(turns)
     purge_document(stack.path, "c.md", "notes", 1)
     assert [*turns] == [Turn.COMMITTED]
-    assert "c.md" not in live_documents(stack.connection, stack.source.id)
+    assert "c.md" not in read_live_documents(stack.connection, stack.source.id)
     stack.close()
 
 
@@ -284,8 +284,8 @@ def test_small_edits_are_served_while_a_slow_source_is_asked(
     outcome = stack.path.sync(source, Scope())
     assert outcome.problem == "it is away"
     assert connector.threads and threading.get_ident() not in connector.threads
-    assert live_documents(stack.connection, stack.source.id)["a.md"] == content_hash(EDITED)
-    assert live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
+    assert read_live_documents(stack.connection, stack.source.id)["a.md"] == hash_content(EDITED)
+    assert read_live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
 
 
 @pytest.mark.parametrize(("pause_s", "batches"), [(1, 1), (11, 2)])
@@ -297,7 +297,7 @@ def test_a_batch_of_a_slow_source_ends_after_ten_seconds(
     stack.path.monotonic_s = count(0, pause_s).__next__
     before = len(stack.versions)
     stack.path.sync(source, Scope())
-    assert live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
+    assert read_live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
     assert len(stack.versions) == before + batches
 
 

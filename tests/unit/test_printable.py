@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from hopsyncd.cli.output import place_text, print_json
+from hopsyncd.cli.output import format_place, print_json
 from hopsyncd.logs import configure_logs
-from hopsyncd.printable import printable
+from hopsyncd.printable import make_printable
 
 DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 CONTROLS = "\x00\x07\x1b\x7f\x85\x9b" + DIRECTIONS
@@ -20,22 +20,22 @@ CONTROLS = "\x00\x07\x1b\x7f\x85\x9b" + DIRECTIONS
 
 @pytest.mark.parametrize("character", CONTROLS)
 def test_a_control_character_becomes_its_escape(character: str) -> None:
-    shown = printable(f"a{character}b")
+    shown = make_printable(f"a{character}b")
     assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
     assert shown.encode().decode("unicode_escape") == f"a{character}b"
 
 
 def test_letters_of_all_scripts_are_unchanged() -> None:
     for text in ("naïve", "שלום", "یک‌نمونه", "東京", "👩‍🔬", "a b"):
-        assert printable(text) == text
+        assert make_printable(text) == text
 
 
 def test_characters_in_keep_are_not_escaped() -> None:
-    assert printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
+    assert make_printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
 
 
 def test_a_place_is_shown_with_escapes() -> None:
-    shown = place_text(
+    shown = format_place(
         {"source": "notes", "document": f"a{CONTROLS}.md", "lines": (1, 2), "origin": None}
     )
     assert shown.isprintable()

@@ -9,7 +9,7 @@ import pytest
 
 from hopsyncd.config.configuration import Config, DaemonConfig, ModelsConfig
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.evaluation.recordings import recorded_maker
+from hopsyncd.evaluation.recordings import make_recorded_maker
 from hopsyncd.models.centring import CENTRE_TEXTS, compute_centre, subtract_centre
 from hopsyncd.models.embedding.folder_encoder import open_folder_encoder
 from hopsyncd.models.encoder import Encoder, encode_questions
@@ -143,7 +143,7 @@ def test_questions_of_an_llm_get_the_query_prompt_and_sentences_the_passage_prom
     file.write_text(json.dumps(lines))
     rome = Passage(("Rome",), "Rome met Carthage.")
     encoder = AdaptedEncoder(FakeEncoder(64), Prompts("ask ", "read "))
-    maker = recorded_maker(file, {"r": rome}, FakeLanguage(), encoder, "both")
+    maker = make_recorded_maker(file, {"r": rome}, FakeLanguage(), encoder, "both")
     ((_, got),) = next(iter(maker.make_each([rome], LlmContext("", Usage()))))
     assert isinstance(got, QuestionSet)
     wanted = [

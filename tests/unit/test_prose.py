@@ -69,7 +69,7 @@ def test_a_function_that_is_named_by_a_participle_is_found(name: str) -> None:
     "code",
     [
         "def purge() -> None: ...",
-        "def known_passages() -> list[int]: ...",
+        "def read_passages() -> list[int]: ...",
         "def closed() -> bool: ...",
         "class A:\n    @property\n    def chosen(self) -> int: ...",
         "def feed() -> None: ...",

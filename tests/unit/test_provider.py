@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from hopsyncd.config.access import OidcConfig
 from hopsyncd.errors import SocketRefused
-from hopsyncd.web.provider import LoginFailed, Provider, person_of
+from hopsyncd.web.provider import LoginFailed, Provider, make_person
 from tests.fakes.provider import CLIENT_ID, CLIENT_SECRET, Claims, LoginProvider, SigningKey
 
 BACK = "https://notes.example.org/login/callback"
@@ -53,7 +53,7 @@ class Login:
     def __init__(self, company: LoginProvider, provider: Provider) -> None:
         self._provider = provider
         self.verifier, self.nonce = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        place = provider.login_address("the state", self.nonce, self.verifier)
+        place = provider.make_login_address("the state", self.nonce, self.verifier)
         asked = {name: values[0] for name, values in parse_qs(urlsplit(place).query).items()}
         assert place.startswith(company.issuer) and asked["redirect_uri"] == BACK
         back = urlsplit(company.issue_code({**asked, "person": "ann"})).query
@@ -256,7 +256,7 @@ def test_a_provider_that_is_down_is_asked_again_soon(
             Login(company, provider)
         assert error.value.status == 503 and "does not answer" in error.value.why
     assert len(company.requests) == 1  # a crowd of browsers does not make a crowd of requests
-    assert provider.logout_address() == ""
+    assert provider.make_logout_address() == ""
     company.down = False
     clock.now_s += 10
     login = Login(company, provider)
@@ -268,7 +268,7 @@ def test_a_provider_that_is_down_is_asked_again_soon(
     # The description is a day old, and the provider is down: the one that is known is used.
     clock.now_s += 86_400
     company.down = True
-    assert provider.login_address("s", "n", "v").startswith(company.issuer)
+    assert provider.make_login_address("s", "n", "v").startswith(company.issuer)
 
 
 def test_the_secret_is_sent_as_the_provider_and_the_settings_say(
@@ -306,7 +306,7 @@ def _person(claims: Claims, **more: Any) -> tuple[str, str, tuple[str, ...]]:
     settings = OidcConfig.model_validate(
         {"issuer": "https://login.example.org", "client_id": "x", **more}
     )
-    found = person_of({"preferred_username": "ann", **claims}, settings)
+    found = make_person({"preferred_username": "ann", **claims}, settings)
     return found.user, found.role, found.groups
 
 

@@ -13,10 +13,10 @@ from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from store.check import check
-from store.content import counters, sets_at
+from store.content import read_counters, read_sets_at
 from store.gc import Retention, collect
-from store.operational import end_waits, waiting_by_reason
-from store.records import Document, Occurrence, Passage, content_hash
+from store.operational import count_waiting_by_reason, end_waits
+from store.records import Document, Occurrence, Passage, hash_content
 from store.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import NAMES, page
@@ -41,7 +41,7 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def waiting(stack: Stack) -> dict[str, int]:
-    return waiting_by_reason(stack.connection, stack.head.id)
+    return count_waiting_by_reason(stack.connection, stack.head.id)
 
 
 def upgraded(stack: Stack, limit: int = MANY) -> bool:
@@ -80,7 +80,7 @@ def stack(tmp_path: Path, llm: FakeLlm) -> Stack:
 def test_while_the_llm_is_down_everything_is_indexed_and_waits(stack: Stack) -> None:
     assert waiting(stack) == {"unavailable": stack.head.passages}
     assert all(
-        question_set.provisional for question_set in sets_at(stack.connection, stack.head.id)
+        question_set.provisional for question_set in read_sets_at(stack.connection, stack.head.id)
     )
     assert stack.head.matches > 0
     assert_sound(stack)
@@ -95,7 +95,7 @@ def test_the_provisional_graph_is_the_built_in_generators(tmp_path: Path, stack:
                 question_set.passage,
                 [(q.text, q.keywords, q.direction) for q in question_set.questions],
             )
-            for question_set in sets_at(s.connection, s.head.id)
+            for question_set in read_sets_at(s.connection, s.head.id)
         )
         for s in (stack, plain)
     )
@@ -249,13 +249,13 @@ def test_results_stored_before_a_stop_are_not_requested_again(
 def test_turning_the_llm_on_makes_and_asks_nothing_before_the_switch(tmp_path: Path) -> None:
     plain = Stack(tmp_path / "s.db", library(), fake_maker())
     plain.sync()
-    spent = counters(plain.connection)
+    spent = read_counters(plain.connection)
     plain.close()
     llm = FakeLlm()
     stack = Stack(tmp_path / "s.db", library(), asked_maker(llm))
     assert stack.writer.renew() is not None
     assert llm.calls == []
-    assert counters(stack.connection) == spent
+    assert read_counters(stack.connection) == spent
     assert waiting(stack) == {"queued": stack.head.passages}
     assert_sound(stack)
     upgraded(stack)
@@ -302,7 +302,7 @@ def test_passages_of_two_sources_never_share_a_call(stack: Stack, llm: FakeLlm) 
         for n in range(3):
             passage = Passage((), f"{whose}{n} met Rome.")
             place = (Occurrence(passage.id, 1, 1),)
-            document = Document(source, f"{n}.txt", content_hash(b"%d" % n), "text/plain", place)
+            document = Document(source, f"{n}.txt", hash_content(b"%d" % n), "text/plain", place)
             read.append(ReadDocument(document, (passage,)))
     before = len(llm.calls)
     stack.writer.apply(Batch("two sources", tuple(read)))

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.version_log import diff_answer, restricted_diff
+from hopsyncd.api.version_log import diff_answer, restrict_diff
 from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
-from store.content import known_passages
+from store.content import read_passages
 from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
 from store.gc import Retention, collect
 from store.history import diff, set_tag
 from store.purge import Purge, PurgeResult, purge, request_purge
 from store.records import Passage
-from store.sources import excluded_paths, include_again
+from store.sources import include_again, read_excluded_paths
 from store.transactions import snapshot
-from store.versions import kept_versions, version
+from store.versions import list_kept_versions, read_version
 from tests.fakes.dump import graph_at, graphs, without
 from tests.fakes.kill import copy_database
 from tests.fakes.memory import MemoryConnector
@@ -72,10 +72,10 @@ def files_with(folder: Path, word: str) -> list[str]:
 
 
 def test_a_diff_after_a_purge_shows_only_remaining_documents(stack: Stack) -> None:
-    ends = version(stack.connection, 2), version(stack.connection, 4)
+    ends = read_version(stack.connection, 2), read_version(stack.connection, 4)
     whole = stack.writer.make_snapshot(ends[1])
     heads = [build_acl_view(one, frozenset({"closed"}), 1.0, whole) for one in ends]
-    found = restricted_diff(diff(stack.connection, *ends), *heads)
+    found = restrict_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
     told = diff_answer(stack.connection, *ends, found, None)["passages"]
     assert (len(found.passages_added), len(found.passages_removed)) == (1, 1)
@@ -103,7 +103,7 @@ class TestTheFiles:
         stack.prepare(half)
         purged(stack)
         assert files_with(tmp_path, PREPARED) == []
-        assert not known_passages(stack.connection, [half.id])
+        assert not read_passages(stack.connection, [half.id])
 
     def test_no_file_contains_content_that_gc_deleted_before_the_purge(
         self, stack: Stack, tmp_path: Path
@@ -215,7 +215,7 @@ class TestTheVersions:
 
     def test_a_purge_also_changes_tagged_versions(self, stack: Stack) -> None:
         purged(stack)
-        assert version(stack.connection, 1).documents == 1
+        assert read_version(stack.connection, 1).documents == 1
 
     def test_versions_without_the_purged_document_are_unchanged(self, stack: Stack) -> None:
         assert isinstance(stack.connector, MemoryConnector)
@@ -255,7 +255,7 @@ class TestTheSource:
         stack.connector.put("secret.md", SECRET + b"Edited.")
         stack.sync()
         assert stack.head.id == 5
-        assert excluded_paths(stack.connection, stack.source.id) == {"secret.md"}
+        assert read_excluded_paths(stack.connection, stack.source.id) == {"secret.md"}
         assert include_again(stack.connection, stack.source.id, "secret.md")
         assert not include_again(stack.connection, stack.source.id, "secret.md")
         stack.sync()
@@ -273,7 +273,7 @@ class TestTheSource:
         with pytest.raises(PurgeRefused, match="newest version"):
             purge(stack.connection, Purge(stack.source.id, "secret.md"))
         assert graphs(stack.connection) == before
-        assert not excluded_paths(stack.connection, stack.source.id)
+        assert not read_excluded_paths(stack.connection, stack.source.id)
 
     def test_an_unknown_path_is_refused(self, stack: Stack) -> None:
         with pytest.raises(PurgeRefused, match="the document was never indexed"):
@@ -306,7 +306,8 @@ class TestManyRevisions:
             made.sync()
         made.writer.apply(Batch("", gone=((made.source.id, "secret.md"),)))
         assert any(
-            version(made.connection, n).edge_threshold for n in kept_versions(made.connection)
+            read_version(made.connection, n).edge_threshold
+            for n in list_kept_versions(made.connection)
         )
         made.close()
         return path

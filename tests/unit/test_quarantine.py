@@ -15,10 +15,10 @@ from store.operational import count_quarantined, end_quarantine, find_quarantine
 from store.records import Seen
 from store.sources import (
     ListingState,
-    listing_state,
     put_listing_state,
+    read_listing_state,
+    read_seen_items,
     register_source,
-    seen_items,
 )
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
@@ -58,10 +58,10 @@ def test_a_new_version_of_hopsyncd_ends_quarantine_and_retries_unreadable_items(
     put_seen(connection, [Seen(row, "a", "r1", b"", "why", "hint"), Seen(row, "b", "r2", b"")], [])
     put_quarantined(connection, b"x", "1", "crashes", 0)
     assert not end_quarantine(connection, "1")
-    assert listing_state(connection, row).cursor == "7"
+    assert read_listing_state(connection, row).cursor == "7"
     assert end_quarantine(connection, "2")
     assert count_quarantined(connection) == 0
-    assert listing_state(connection, row).cursor is None
-    revisions = {path: seen.revision for path, seen in seen_items(connection, row).items()}
+    assert read_listing_state(connection, row).cursor is None
+    revisions = {path: seen.revision for path, seen in read_seen_items(connection, row).items()}
     assert revisions == {"a": "", "b": "r2"}
     assert not end_quarantine(connection, "2"), "it is done once"

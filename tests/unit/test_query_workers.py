@@ -21,7 +21,7 @@ from hopsyncd.api.query_process import (
     WorkerSettings,
     _Copy,
 )
-from hopsyncd.api.query_workers import QueryWorkers, worker_version
+from hopsyncd.api.query_workers import QueryWorkers, choose_worker_version
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest import saved_index
@@ -447,7 +447,7 @@ def test_an_update_says_which_files_the_daemon_has_checked(tmp_path: Path) -> No
     config = Config.model_validate(
         {"daemon": {"data_dir": str(tmp_path)}, "limits": {"workers": 1}}
     )
-    workers = query_workers.query_workers(config, saved)
+    workers = query_workers.make_query_workers(config, saved)
     workers._workers.append(Behind())  # type: ignore[arg-type]
     with workers._changed:
         workers._update_in_background(2)
@@ -488,11 +488,11 @@ def test_a_worker_behind_its_saved_index_applies_no_change_twice(
 
 
 def test_workers_get_only_searches_of_served_versions_without_other_models() -> None:
-    assert worker_version(HOP, "head", 9) == 9
-    assert worker_version(Search("dense"), "7", 9) == 7
+    assert choose_worker_version(HOP, "head", 9) == 9
+    assert choose_worker_version(Search("dense"), "7", 9) == 7
     for search, at in (
         *((HOP, "a tag"), (HOP, "10"), (HOP, "999999999"), (HOP, "0")),
         *((Search("statement"), "head"), (Search("hop", reasoner="llm"), "head")),
     ):
-        assert worker_version(search, at, 9) is None
-    assert worker_version(HOP, "head", 0) is None
+        assert choose_worker_version(search, at, 9) is None
+    assert choose_worker_version(HOP, "head", 0) is None

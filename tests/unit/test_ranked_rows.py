@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hopsyncd.index.postings import RANK_BITS, Postings, rank_keys
-from store.records import content_id
+from store.records import compute_content_id
 
 ABOUT = 20
 
@@ -12,7 +12,7 @@ ABOUT = 20
 @pytest.fixture(scope="module")
 def ids() -> np.ndarray:
     """Ids of content, of which the first 6,000 have key 1, the next 30 key 2, the others key 3."""
-    return np.array([content_id(number) for number in range(10_000)], dtype=np.int64)
+    return np.array([compute_content_id(number) for number in range(10_000)], dtype=np.int64)
 
 
 @pytest.fixture(scope="module")

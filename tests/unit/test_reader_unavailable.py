@@ -21,7 +21,7 @@ from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.read import READER
 from store.commit import put_seen
 from store.operational import end_quarantine, find_quarantined, put_quarantined
-from store.records import Seen, content_hash
+from store.records import Seen, hash_content
 from tests.fakes import documents
 from tests.fakes.stack import Stack
 from tests.unit.test_sandbox import BAD
@@ -152,13 +152,15 @@ def test_each_sample_file_can_be_read() -> None:
     with closing(ExtractionProcess(limits=Limits(light_bytes=0))) as process:
         for kind, sample in SAMPLES.items():
             assert any("Sample" in block.text for block in process.extract(sample(), kind)), kind
-    assert [(reader.check, reader.level) for reader in machine.readers()] == [("readers", "ok")]
+    assert [(reader.check, reader.level) for reader in machine.check_readers()] == [
+        ("readers", "ok")
+    ]
 
 
 def test_the_doctor_names_what_cannot_be_read_and_why(mended: Path) -> None:
-    (found,) = machine.readers(poor(mended, "pypdfium2"))
+    (found,) = machine.check_readers(poor(mended, "pypdfium2"))
     assert (found.level, PDF in found.detail, "pypdfium2" in found.detail) == ("fail", True, True)
-    (found,) = machine.readers(("/no/such/program",))
+    (found,) = machine.check_readers(("/no/such/program",))
     assert "No such file" in found.detail
     assert found.remedy
 
@@ -174,7 +176,7 @@ def test_a_document_that_an_older_version_refused_is_read_again(
         revisions = dict(stack.connection.execute("SELECT path, revision FROM seen"))
         seen = Seen(stack.source.id, "a.pdf", revisions["a.pdf"], b"", "it is damaged", "Mend it")
         put_seen(stack.connection, [seen], [])
-        content = content_hash(PDF.encode() + b"\0" + data)
+        content = hash_content(PDF.encode() + b"\0" + data)
         put_quarantined(stack.connection, content, old, "crashes the reader", 0)
         stack.close()
         stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)

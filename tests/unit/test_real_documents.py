@@ -11,9 +11,9 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.measures import is_held, is_right
-from hopsyncd.evaluation.real_folder import QuotedQuestion, measured_folder, read_quoted, source_of
+from hopsyncd.evaluation.real_folder import QuotedQuestion, make_source, measure_folder, read_quoted
 from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines
+from hopsyncd.evaluation.report import Measured, format_evaluation, format_question_lines
 from hopsyncd.evaluation.run import Answers, Evaluation, Experiment
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
@@ -56,9 +56,9 @@ def measured(
     answers: Answers = "none",
 ) -> Evaluation:
     encoder, language = encoder or FakeEncoder(), FakeLanguage()
-    return measured_folder(
+    return measure_folder(
         folder.parent / "kept",
-        source_of(folder),
+        make_source(folder),
         read(folder, *lines),
         Config(),
         Experiment(
@@ -103,7 +103,7 @@ def test_measures_are_reported_by_kind_and_unanswerable_questions_have_no_recall
 ) -> None:
     ada, wick = ("people/ada.md", "Ada lives"), ("wick.md", "A windmill")
     lines = [line("single", [ada]), line("multi", [ada], [wick]), line("none", answers=[])]
-    told = evaluation_json(Measured("", [], SEARCHES, measured(folder, *lines)))
+    told = format_evaluation(Measured("", [], SEARCHES, measured(folder, *lines)))
     assert told["kinds"].keys() == {"single", "multi"}
     assert told["kinds"]["single"]["bm25"]["all@5"] == 100
     assert told["kinds"]["multi"]["bm25"]["all@5"] == 0
@@ -125,7 +125,9 @@ def test_a_missing_passage_is_reported_with_its_cause_and_the_results_above_it(
     asked = line("single", [("long.txt", "Sentence 40 speaks of nothing")])
     result = measured(folder, asked)
     (told,) = [
-        one for one in map(json.loads, question_lines(result).splitlines()) if "missing" in one
+        one
+        for one in map(json.loads, format_question_lines(result).splitlines())
+        if "missing" in one
     ]
     assert told["search"] == "hop"
     assert told["missing"][0]["cause"] in ("not seeded", "ranked out")

@@ -8,7 +8,7 @@ from hopsyncd.ingest.upkeep import switch_encoder, verify_matches
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.check import check
-from store.content import counters, get_generation
+from store.content import get_generation, read_counters
 from store.engines.sqlite.database import SqliteError, open_reader
 from store.records import Version
 from tests.fakes.dump import graph_at
@@ -25,12 +25,12 @@ def stack(tmp_path: Path) -> Stack:
 
 def test_a_sound_graph_is_made_equal_and_keeps_its_rows(stack: Stack) -> None:
     rows = "SELECT * FROM match ORDER BY question, born"
-    before, spent = stack.connection.execute(rows).fetchall(), counters(stack.connection)
+    before, spent = stack.connection.execute(rows).fetchall(), read_counters(stack.connection)
     made = stack.writer.rebuild()
     assert made is not None and made.id == 7
     assert graph_at(stack.connection, 7) == graph_at(stack.connection, 6)
     assert stack.connection.execute(rows).fetchall() == before
-    assert counters(stack.connection) == spent
+    assert read_counters(stack.connection) == spent
     assert set(made.counters.values()) == {0}
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 

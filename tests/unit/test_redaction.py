@@ -21,12 +21,12 @@ from store.engines.sqlite.acknowledged import versions_lost_error
     ],
 )
 def test_redaction_keeps_only_hopsyncds_own_words(text: str, kept: str) -> None:
-    assert Redactor().text(text) == kept
+    assert Redactor().redact_text(text) == kept
 
 
 def test_a_message_keeps_its_sentences_without_their_values(tmp_path: Path) -> None:
     error = versions_lost_error(tmp_path / "xanthippe.db", "version 57 was acknowledged")
-    kept = Redactor().text(str(error))
+    kept = Redactor().redact_text(str(error))
     assert "xanthippe" not in kept and str(tmp_path) not in kept
     assert "committed data is missing" in kept and "hopsyncd recover" in kept
 
@@ -36,14 +36,14 @@ def test_text_of_servers_and_documents_is_removed_from_messages() -> None:
     error = ConfigError(
         "Cannot read /home/xanthippe/c.toml", said, "Check the path and the permissions"
     )
-    kept = Redactor().text(str(error))
+    kept = Redactor().redact_text(str(error))
     assert not {"Xanthippe", "xanthippe", "vault", "Cork", "home"} & set(kept.split())
     assert "xanthippe" not in kept.lower() and "vault" not in kept
 
 
 def test_the_same_text_has_the_same_number_and_numbers_stay() -> None:
     value = {"name": "notes", "passages": 7, "also": ["Xanthippe", "Cork", "Xanthippe"]}
-    first, second = Redactor().value(value), Redactor().value(value)
+    first, second = Redactor().redact_value(value), Redactor().redact_value(value)
     assert first == second
     assert first["passages"] == 7 and first["name"].startswith("text-")
     numbers = next(one for one in first.values() if isinstance(one, list))
@@ -51,7 +51,7 @@ def test_the_same_text_has_the_same_number_and_numbers_stay() -> None:
 
 
 def test_keys_that_may_name_user_data_are_replaced() -> None:
-    assert "xanthippe" not in str(Redactor().value({"xanthippe": 1, ".xanthippe": 2}))
+    assert "xanthippe" not in str(Redactor().redact_value({"xanthippe": 1, ".xanthippe": 2}))
 
 
 def test_a_traceback_keeps_places_and_no_message() -> None:
@@ -60,5 +60,5 @@ def test_a_traceback_keeps_places_and_no_message() -> None:
         'site-packages/hopsyncd/daemon.py", line 12, in run\n    raise ValueError(path)\n'
         "ValueError: /home/xanthippe/will.md\n"
     )
-    kept = Redactor().traceback(trace)
+    kept = Redactor().redact_traceback(trace)
     assert kept == "site-packages/hopsyncd/daemon.py:12 run"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hopsyncd.config.schedule import date_ms
+from hopsyncd.config.schedule import parse_date_ms
 from hopsyncd.retrieve.query_parser import parse_question
-from store.relative_time import relative_moment
+from store.relative_time import parse_relative_moment
 
 NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)  # a Wednesday
 
@@ -37,7 +37,7 @@ NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)  # a Wednesday
     ],
 )
 def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
-    assert relative_moment(text, NOON) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    assert parse_relative_moment(text, NOON) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
     (wanted,) = parse_question("x", [f"since:{text}"], NOON).filter_
     assert wanted.at_ms == datetime.fromisoformat(f"{moment}+00:00").timestamp() * 1000
 
@@ -58,7 +58,7 @@ def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
     ],
 )
 def test_other_words_are_not_read_as_a_time(text: str) -> None:
-    assert relative_moment(text, NOON) is None
+    assert parse_relative_moment(text, NOON) is None
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ def berlin() -> Iterator[None]:
 def test_a_day_begins_at_midnight_of_its_own_season(day: str, offset: str) -> None:
     (condition,) = parse_question("x", [f"created-since:{day}"]).filter_
     assert condition.at_ms == datetime.fromisoformat(f"{day}T00:00{offset}").timestamp() * 1000
-    assert condition.at_ms == date_ms(day)  # the day of a document
+    assert condition.at_ms == parse_date_ms(day)  # the day of a document
 
 
 @pytest.mark.usefixtures("berlin")
 @pytest.mark.parametrize("moment", ["2026-03-29T01:30+00:00", "2026-10-25T01:30+00:00"])
 def test_hours_are_elapsed_time_across_a_clock_change(moment: str) -> None:
     now_s = datetime.fromisoformat(moment).timestamp()
-    assert date_ms("1h", datetime.fromtimestamp(now_s)) == (now_s - 3600) * 1000
+    assert parse_date_ms("1h", datetime.fromtimestamp(now_s)) == (now_s - 3600) * 1000

@@ -18,8 +18,8 @@ from store.check import check
 from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
 from store.purge import purge, request_source_purge
-from store.reads import live_documents
-from store.sources import register_source, seen_items
+from store.reads import read_live_documents
+from store.sources import read_seen_items, register_source
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker
@@ -118,8 +118,8 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next(two: TwoSources) -
 
     with pytest.raises(KeyboardInterrupt):
         remove_source_documents(two.stack.connection, killed, "more", purge=False)
-    assert live_documents(two.stack.connection, two.more.id).keys() == MORE.keys()
-    assert seen_items(two.stack.connection, two.more.id) == {}
+    assert read_live_documents(two.stack.connection, two.more.id).keys() == MORE.keys()
+    assert read_seen_items(two.stack.connection, two.more.id) == {}
     assert two.remove()["documents"] == 2
     assert two.remove()["documents"] == 0
     assert two.stack.head.id == 3
@@ -139,7 +139,7 @@ def test_a_purged_source_is_in_no_version_and_no_file(two: TwoSources) -> None:
         assert rows["passages"] == alone["passages"]
     assert check(two.stack.connection, deep=True) == []
     two.sync_more()
-    assert live_documents(two.stack.connection, two.more.id).keys() == MORE.keys()
+    assert read_live_documents(two.stack.connection, two.more.id).keys() == MORE.keys()
 
 
 def test_a_source_that_was_never_indexed_has_nothing_to_lose(two: TwoSources) -> None:

@@ -15,7 +15,7 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import verify_copy
 from store.backup_folder import make_backup
 from store.open_database import hold_writer_lock
-from store.restoring import finish_restore, pending_restore
+from store.restoring import find_pending_restore, finish_restore
 from store.sources import put_access_rules
 from tests.fakes.lived import lived
 
@@ -107,7 +107,9 @@ def test_a_restore_that_waits_for_another_process_says_so_and_can_be_cancelled(
         waiting = str(restore(config_file).exception)
     assert "The restore is not complete: another hopsyncd process" in waiting
     order = database.parent / "restore/restore.json"
-    assert waiting.endswith(f"To cancel it, delete {order} first") and pending_restore(database)
+    assert waiting.endswith(f"To cancel it, delete {order} first") and find_pending_restore(
+        database
+    )
     order.unlink()
     assert finish_restore(database, 0) is None and not database.exists()
 

@@ -19,7 +19,7 @@ from hopsyncd.ingest.read import Batch, identify_rules
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from store.changes import stamp
-from store.content import sets_by_id
+from store.content import read_sets_by_id
 from store.contract import Connection
 from store.gc import Retention, collect
 from store.purge import purge, request_purge
@@ -404,9 +404,9 @@ def test_after_a_garbage_collection_of_its_version_only_new_content_is_read(
 
     def noting(connection: Connection, sets: Iterable[SetId]) -> Iterator[QuestionSet]:
         read.extend(sets := [*sets])
-        return sets_by_id(connection, sets)
+        return read_sets_by_id(connection, sets)
 
-    monkeypatch.setattr(index_loading, "sets_by_id", noting)
+    monkeypatch.setattr(index_loading, "read_sets_by_id", noting)
     served = kept.served(kept.started())
     assert len(read) == 1
     assert served == kept.expected

@@ -8,7 +8,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hopsyncd.config.schedule import RETRY_MS, Moment, Run, When, every, next_ms, parse_cron
+from hopsyncd.config.schedule import (
+    RETRY_MS,
+    Moment,
+    Run,
+    When,
+    compute_next_ms,
+    make_interval,
+    parse_cron,
+)
 from tests.fakes.life import DAY_MS, HOUR_MS, MINUTE_MS, Machine, Ran, gaps_ms, unix_ms
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
@@ -29,7 +37,9 @@ def named(expression: str, zone: ZoneInfo, since: str, times: int) -> list[str]:
     """The next times of an expression, in UTC, each found from the run before."""
     found: list[str] = []
     while len(found) < times:
-        due_ms = next_ms("job", parse_cron(expression, zone), run_at(since), after(since, since))
+        due_ms = compute_next_ms(
+            "job", parse_cron(expression, zone), run_at(since), after(since, since)
+        )
         since = datetime.fromtimestamp(due_ms / 1000, UTC).isoformat()
         found.append(since[:16])
     return found
@@ -37,13 +47,13 @@ def named(expression: str, zone: ZoneInfo, since: str, times: int) -> list[str]:
 
 def test_a_job_that_never_ran_is_due_now() -> None:
     now = Moment(unix_ms("2026-05-01T12:00"), 0.0)
-    assert next_ms("job", parse_cron("0 3 * * *", BERLIN), None, now) == now.wall_ms
-    assert next_ms("job", every(300), None, now) == now.wall_ms
+    assert compute_next_ms("job", parse_cron("0 3 * * *", BERLIN), None, now) == now.wall_ms
+    assert compute_next_ms("job", make_interval(300), None, now) == now.wall_ms
 
 
 def test_an_interval_counts_from_the_end_of_the_last_run() -> None:
     last, now = "2026-05-01T12:00", "2026-05-01T12:01"
-    due_ms = next_ms("job", every(300), run_at(last), after(now, last))
+    due_ms = compute_next_ms("job", make_interval(300), run_at(last), after(now, last))
     assert due_ms == unix_ms("2026-05-01T12:05")
 
 
@@ -85,7 +95,7 @@ def test_a_job_of_every_half_hour_does_not_notice_the_change_of_the_clock(since:
 def test_jitter_is_the_same_whenever_it_is_asked_for_and_differs_between_jobs() -> None:
     last = "2026-05-01T12:00"
     due = [
-        next_ms(job, parse_cron("0 3 * * *", BERLIN, 60), run_at(last), after(last, last))
+        compute_next_ms(job, parse_cron("0 3 * * *", BERLIN, 60), run_at(last), after(last, last))
         for job in ("a", "b", "a")
     ]
     assert due[0] == due[2] != due[1]
@@ -94,22 +104,22 @@ def test_jitter_is_the_same_whenever_it_is_asked_for_and_differs_between_jobs() 
 
 def test_the_jitter_of_an_interval_is_a_tenth_of_it_at_most() -> None:
     last = run_at("2026-05-01T12:00")
-    due = [next_ms(str(n), every(10, 60), last, last.ended) for n in range(100)]
+    due = [compute_next_ms(str(n), make_interval(10, 60), last, last.ended) for n in range(100)]
     assert {-1000 < one - last.ended.wall_ms - 10_500 < 1000 for one in due} == {True}
 
 
 def test_a_failed_job_is_retried_soon_but_not_before_its_interval() -> None:
     failed = run_at("2026-05-01T12:00", failed=True)
-    daily, often = parse_cron("0 3 * * *", BERLIN), every(60)
-    assert next_ms("job", daily, failed, failed.ended) == failed.ended.wall_ms + RETRY_MS
-    assert next_ms("job", often, failed, failed.ended) == failed.ended.wall_ms + 60_000
+    daily, often = parse_cron("0 3 * * *", BERLIN), make_interval(60)
+    assert compute_next_ms("job", daily, failed, failed.ended) == failed.ended.wall_ms + RETRY_MS
+    assert compute_next_ms("job", often, failed, failed.ended) == failed.ended.wall_ms + 60_000
 
 
 def test_a_clock_put_back_an_hour_does_not_repeat_a_daily_job() -> None:
     daily = parse_cron("30 3 * * *", BERLIN)
     last = run_at("2026-05-01T01:30:05")
     now = Moment(unix_ms("2026-05-01T01:00"), 1800.0)  # half an hour later, and put back by one
-    assert next_ms("job", daily, last, now) == unix_ms("2026-05-02T01:30")
+    assert compute_next_ms("job", daily, last, now) == unix_ms("2026-05-02T01:30")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +133,8 @@ def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
 
 def month(zone: ZoneInfo) -> dict[str, When]:
     return {
-        "scan a": every(300, 30),
-        "scan b": every(3600, 30),
+        "scan a": make_interval(300, 30),
+        "scan b": make_interval(3600, 30),
         "scan c": parse_cron("0 6,18 * * *", zone, 30),
         "gc": parse_cron("30 2 * * *", zone, 30),
         "full scan a": parse_cron("30 1 * * *", zone, 30),
@@ -236,7 +246,7 @@ def local_day(wall_ms: int, zone: ZoneInfo) -> str:
 
 @pytest.mark.parametrize("by_ms", [-DAY_MS, -HOUR_MS, HOUR_MS, DAY_MS])
 def test_after_a_jump_of_the_clock_a_source_is_scanned_as_before(by_ms: int) -> None:
-    machine = Machine(unix_ms("2026-05-01T09:00"), {"scan": every(300)})
+    machine = Machine(unix_ms("2026-05-01T09:00"), {"scan": make_interval(300)})
     machine.awake_until(machine.true_ms + HOUR_MS)
     machine.clock_put(by_ms)
     machine.awake_until(machine.true_ms + 3 * HOUR_MS)
@@ -247,7 +257,7 @@ def test_after_a_jump_of_the_clock_a_source_is_scanned_as_before(by_ms: int) -> 
 
 @pytest.mark.parametrize("by_ms", [-DAY_MS, DAY_MS])
 def test_a_start_with_a_clock_that_is_wrong_by_a_day_silences_no_job(by_ms: int) -> None:
-    jobs = {"scan": every(300), "gc": parse_cron("30 3 * * *", BERLIN)}
+    jobs = {"scan": make_interval(300), "gc": parse_cron("30 3 * * *", BERLIN)}
     machine = Machine(unix_ms("2026-05-01T09:00"), jobs)
     machine.awake_until(machine.true_ms + HOUR_MS)
     machine.restarted()

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.content import known_passages, sets_at
+from store.content import read_passages, read_sets_at
 from store.contract import Connection
 from store.records import PassageId, Vectors, to_grid
-from store.search import nearest
+from store.search import find_nearest
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -37,10 +37,10 @@ def found_at(
     connection: Connection, number: int, query: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
     """The nearest passages of a version. Rows of other passages lie between theirs."""
-    sets = [*sets_at(connection, number)]
+    sets = [*read_sets_at(connection, number)]
     vectors = np.concatenate([question_set.vectors for question_set in sets])
     rows = np.cumsum([0, *(len(question_set.vectors) for question_set in sets[:-1])])
-    return nearest(
+    return find_nearest(
         query, [question_set.passage for question_set in sets], vectors.__getitem__, rows, k
     )
 
@@ -50,7 +50,7 @@ def cosines(stack: Stack, number: int, query: np.ndarray) -> dict[PassageId, flo
         a, b = vector.astype(np.float64), query.astype(np.float64)
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
-    sets = sets_at(stack.connection, number)
+    sets = read_sets_at(stack.connection, number)
     return {
         question_set.passage: cosine(question_set.vectors[0])
         for question_set in sets
@@ -86,7 +86,7 @@ def test_a_vector_without_direction_is_near_to_nothing(tmp_path: Path) -> None:
     stack.sync()
     rome = to_grid(FakeEncoder().encode(["rome"]))[0]
     found = found_at(stack.connection, 1, rome, 5)
-    assert [known_passages(stack.connection, [p])[p].text for p, _ in found] == ["rome"]
+    assert [read_passages(stack.connection, [p])[p].text for p, _ in found] == ["rome"]
     assert found_at(stack.connection, 1, np.zeros_like(rome), 5) == []
 
 
@@ -94,6 +94,6 @@ def test_a_distance_that_is_a_tie_after_rounding_is_decided_by_the_id_for_every_
     query = np.array([4000, 0, 0], dtype=np.int16)
     vectors = np.array([[1202, -2026, -3233], [1202, -2090, 3192]], dtype=np.int16)
     passages, rows = [1, 2], np.arange(2)
-    first, second = nearest(query, passages, vectors.__getitem__, rows, 2)
+    first, second = find_nearest(query, passages, vectors.__getitem__, rows, 2)
     assert (first[0], second[0], first[1]) == (1, 2, second[1])
-    assert nearest(query, passages, vectors.__getitem__, rows, 1) == [first]
+    assert find_nearest(query, passages, vectors.__getitem__, rows, 1) == [first]

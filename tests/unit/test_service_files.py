@@ -17,9 +17,9 @@ from hopsyncd.cli.install import (
     SOCKET,
     Installation,
     ServiceRefused,
-    launchd_plist,
-    service_unit,
-    socket_unit,
+    format_launchd_plist,
+    format_service_unit,
+    format_socket_unit,
 )
 from hopsyncd.cli.main import cli
 
@@ -36,7 +36,7 @@ OF_MACHINE = replace(OWN, user="daemon")
 
 def test_the_units_have_the_names_in_the_documentation() -> None:
     assert (SERVICE, SOCKET) == ("hopsyncd.service", "hopsyncd.socket")
-    assert service_unit(OWN, socket_activated=True).count("hopsyncd.socket") == 2
+    assert format_service_unit(OWN, socket_activated=True).count("hopsyncd.socket") == 2
 
 
 def complaints(folder: Path, *options: str) -> str:
@@ -64,42 +64,46 @@ def test_systemd_has_nothing_to_say_against_the_units(
 ) -> None:
     folder = tmp_path / "units"
     folder.mkdir()
-    (folder / SERVICE).write_text(service_unit(installed, socket_activated=True))
-    (folder / SOCKET).write_text(socket_unit(installed))
+    (folder / SERVICE).write_text(format_service_unit(installed, socket_activated=True))
+    (folder / SOCKET).write_text(format_socket_unit(installed))
     assert complaints(folder, *options) == ""
 
-    wrong = service_unit(installed, socket_activated=True).replace("WatchdogSec", "WatchdogSecs")
+    wrong = format_service_unit(installed, socket_activated=True).replace(
+        "WatchdogSec", "WatchdogSecs"
+    )
     (folder / SERVICE).write_text(wrong)
     assert "WatchdogSecs" in complaints(folder, *options)
 
 
 def test_a_unit_names_its_command_and_its_home_word_for_word() -> None:
-    unit = service_unit(OWN, socket_activated=False)
+    unit = format_service_unit(OWN, socket_activated=False)
     assert '--config "/home/ann/my $$config 100%%.toml" serve' in unit
     assert 'Environment="HOPSYNCD_HOME=/home/ann/my home"' in unit
     odd = replace(OWN, command=("/opt/$my/hopsyncd",))
-    assert "ExecStart=/opt/$my/hopsyncd --config" in service_unit(odd, socket_activated=False)
+    assert "ExecStart=/opt/$my/hopsyncd --config" in format_service_unit(
+        odd, socket_activated=False
+    )
     assert "hopsyncd.socket" not in unit
     assert "User=" not in unit
 
 
 def test_only_a_system_service_hides_temporary_folders_and_only_where_it_uses_none() -> None:
-    assert "PrivateTmp" not in service_unit(OWN, socket_activated=False)
+    assert "PrivateTmp" not in format_service_unit(OWN, socket_activated=False)
     # Not this interpreter, which may be in a temporary folder itself.
     of_machine = replace(OF_MACHINE, command=("/opt/hopsyncd/bin/hopsyncd",))
-    assert "PrivateTmp=yes" in service_unit(of_machine, socket_activated=False)
+    assert "PrivateTmp=yes" in format_service_unit(of_machine, socket_activated=False)
     for in_tmp in (
         replace(of_machine, socket=Path("/tmp/hopsyncd-1/hopsyncd.sock")),
         replace(of_machine, command=("/tmp/clone/.venv/bin/hopsyncd",)),
     ):
-        assert "PrivateTmp" not in service_unit(in_tmp, socket_activated=False)
+        assert "PrivateTmp" not in format_service_unit(in_tmp, socket_activated=False)
 
 
 def test_a_group_that_may_ask_may_enter_the_socket() -> None:
-    assert "SocketMode=0600" in socket_unit(OWN)
-    assert "SocketGroup" not in socket_unit(OWN)
-    assert "install" not in socket_unit(OWN)
-    shared = socket_unit(replace(OWN, group="team"))
+    assert "SocketMode=0600" in format_socket_unit(OWN)
+    assert "SocketGroup" not in format_socket_unit(OWN)
+    assert "install" not in format_socket_unit(OWN)
+    shared = format_socket_unit(replace(OWN, group="team"))
     assert "SocketMode=0660\n" in shared
     assert "SocketGroup=team\n" in shared
     assert "install -d -m 0710" in shared
@@ -107,7 +111,7 @@ def test_a_group_that_may_ask_may_enter_the_socket() -> None:
 
 
 def test_the_property_list_of_launchd_says_the_same() -> None:
-    plist = plistlib.loads(launchd_plist(OWN, Path("/home/ann/log")).encode())
+    plist = plistlib.loads(format_launchd_plist(OWN, Path("/home/ann/log")).encode())
     assert plist["ProgramArguments"] == OWN.arguments
     assert plist["EnvironmentVariables"] == {"HOPSYNCD_HOME": "/home/ann/my home"}
     assert plist["KeepAlive"] == {"SuccessfulExit": False}

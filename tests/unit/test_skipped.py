@@ -9,11 +9,11 @@ from connectors.folder import FolderConnector
 from connectors.settings import FileSettings
 from hopsyncd.cli.top import _print_source, print_problems
 from store.sources import (
-    all_sources,
     count_problems,
-    item_problems,
-    skipped_by_kind,
-    skipped_of_item,
+    count_skipped_by_kind,
+    list_item_problems,
+    list_sources,
+    read_skipped_of_item,
 )
 from store.visibility import HiddenFolders, Mask
 from tests.fakes.memory import MemoryConnector
@@ -41,17 +41,17 @@ def test_skipped_parts_are_stored_with_the_document(tmp_path: Path) -> None:
     (folder / "plain.md").write_text("All of it.")
     notes = stack(folder, tmp_path / "a.sqlite")
     notes.sync()
-    of_mill = skipped_of_item(notes.connection, "notes", "mill.html")
+    of_mill = read_skipped_of_item(notes.connection, "notes", "mill.html")
     assert of_mill == {"navigation": 1, "scripts": 1}
-    assert skipped_of_item(notes.connection, "notes", "plain.md") == {}
-    assert skipped_of_item(notes.connection, "notes", "no such") == {}
-    assert skipped_by_kind(notes.connection) == [
+    assert read_skipped_of_item(notes.connection, "notes", "plain.md") == {}
+    assert read_skipped_of_item(notes.connection, "notes", "no such") == {}
+    assert count_skipped_by_kind(notes.connection) == [
         ("deletions", 1, 1), ("navigation", 2, 2), ("scripts", 2, 2),
     ]  # fmt: skip
-    assert skipped_by_kind(notes.connection, frozenset({"notes"})) == []
+    assert count_skipped_by_kind(notes.connection, frozenset({"notes"})) == []
     (folder / "mill.html").touch()  # read no part of it again
     notes.sync()
-    assert skipped_of_item(notes.connection, "notes", "mill.html") == of_mill
+    assert read_skipped_of_item(notes.connection, "notes", "mill.html") == of_mill
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_a_file_with_content_and_without_text_is_a_problem(
     (folder / "page.html").write_text(content)
     notes = stack(folder, tmp_path / "a.sqlite")
     notes.sync()
-    problems = item_problems(notes.connection, 10)
+    problems = list_item_problems(notes.connection, 10)
     assert [path for _, path, _, _ in problems] == (["page.html"] if is_problem else [])
     assert all("no text could be read" in why for _, _, why, _ in problems)
     assert all("scripts (1)" in hint for *_, hint in problems)
     (folder / "page.html").write_text("<p>Now it has text.</p>")
     notes.sync()
-    assert item_problems(notes.connection, 10) == []
+    assert list_item_problems(notes.connection, 10) == []
 
 
 @pytest.mark.parametrize("pattern", ["hr/**", "hr/", "hr"])
@@ -90,7 +90,7 @@ def test_a_hidden_folder_that_is_a_problem_is_hidden(tmp_path: Path, pattern: st
     notes.connection.execute("UPDATE seen SET path = 'hr'")  # so is a folder without rights kept
     for hidden, count in ((pattern, 0), ("hr2/**", 1)):
         mask: Mask = frozenset({HiddenFolders("notes", (hidden,), (True, False))})
-        assert len(item_problems(notes.connection, 10, mask)) == count
+        assert len(list_item_problems(notes.connection, 10, mask)) == count
         assert count_problems(notes.connection, "notes", mask) == count
 
 
@@ -104,10 +104,10 @@ def test_files_of_other_types_are_counted_by_their_suffix(
         (folder / name).write_text("x y")
     notes = stack(folder, tmp_path / "a.sqlite", ignore=("*.skip",))
     notes.sync()
-    (source,) = all_sources(notes.connection)
+    (source,) = list_sources(notes.connection)
     assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
     notes.sync(("a.md",))  # a part of the source tells nothing about the rest
-    (source,) = all_sources(notes.connection)
+    (source,) = list_sources(notes.connection)
     assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
     shown = {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 1,
              "problems": 0, "pinned": 0, "problem": None, "scanned": None, "watch_problem": None,
@@ -135,7 +135,7 @@ def test_files_and_folders_that_look_like_secrets_are_counted(
         (folder / name).write_text("x y")
     notes = stack(folder, tmp_path / "a.sqlite", not_secret=("my-token.txt",))
     notes.sync()
-    (source,) = all_sources(notes.connection)
+    (source,) = list_sources(notes.connection)
     left_out = json.loads(source.left_out)
     assert left_out == {
         "secret: .pem": 1,
@@ -160,9 +160,9 @@ def test_the_status_reads_only_items_with_problems_or_skipped_parts(tmp_path: Pa
     made.sync()
     asked: list[str] = []
     made.file.set_trace_callback(asked.append)
-    all_sources(made.connection)
-    skipped_by_kind(made.connection)
-    item_problems(made.connection, 10)
+    list_sources(made.connection)
+    count_skipped_by_kind(made.connection)
+    list_item_problems(made.connection, 10)
     count_problems(made.connection, "notes", frozenset())
     made.file.set_trace_callback(None)
     used = []

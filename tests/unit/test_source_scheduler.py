@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Found
-from hopsyncd.config.schedule import every
+from hopsyncd.config.schedule import make_interval
 from hopsyncd.ingest.plan import Source
 from hopsyncd.ingest.source_scheduler import Clocks, Request, SourceScheduler, Task, Timetable
 from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import SourceThread
-from store.reads import live_documents
-from store.records import content_hash
+from store.reads import read_live_documents
+from store.records import hash_content
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 FILES = {f"{name}.md": f"{name} met Nero in Rome.".encode() for name in ("Ada", "Ibsen", "Sappho")}
-HOURLY = every(3600)
+HOURLY = make_interval(3600)
 WAIT_S = 60
 
 
@@ -130,8 +130,8 @@ def test_a_source_with_outdated_rules_is_scanned_completely(two: Sources, tmp_pa
     two.files.put("Sappho.md", b"Sappho met Ada in Oslo.")
     assert two.rota.preempt("notes", ["Sappho.md"]) == ()
     assert two.files.fetched == ["Ada.md", "Sappho.md"], "an edit does not wait for the scan"
-    live = live_documents(two.stack.connection, two.notes.id)
-    assert live["Sappho.md"] == content_hash(b"Sappho met Ada in Oslo.")
+    live = read_live_documents(two.stack.connection, two.notes.id)
+    assert live["Sappho.md"] == hash_content(b"Sappho met Ada in Oslo.")
     two.work()
     assert two.files.fetched == ["Ada.md", "Sappho.md", "Ibsen.md", "Sappho.md"]
     two.rota.preempt("notes", ["Ada.md"])
@@ -180,10 +180,10 @@ def test_others_have_their_turns_while_a_source_is_listed(
     request = two.ask("notes", "more")
     work_until(two, lambda: request.is_answered)
     assert files.begun.wait(WAIT_S)
-    assert not live_documents(two.stack.connection, source.id)
+    assert not read_live_documents(two.stack.connection, source.id)
     files.let.set()
     two.work()
-    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys()
+    assert read_live_documents(two.stack.connection, source.id).keys() == FILES.keys()
 
 
 def test_others_have_their_turns_while_removals_are_looked_at_again(
@@ -199,10 +199,10 @@ def test_others_have_their_turns_while_removals_are_looked_at_again(
     work_until(two, files.begun.is_set)
     request = two.ask("notes", "more")
     work_until(two, lambda: request.is_answered)
-    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys()
+    assert read_live_documents(two.stack.connection, source.id).keys() == FILES.keys()
     files.let.set()
     two.work()
-    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys() - {"Ada.md"}
+    assert read_live_documents(two.stack.connection, source.id).keys() == FILES.keys() - {"Ada.md"}
 
 
 def storm(two: Sources) -> list[str]:
@@ -219,8 +219,8 @@ def test_an_edit_among_a_storm_is_synced_first_and_the_rest_in_its_turn(two: Sou
     for hinted in (storm(two), storm(two)[:150]):
         two.files.put("Ada.md", b"Ada met Sappho in Oslo %d." % len(hinted))
         assert two.rota.preempt("notes", [*hinted, "Ada.md"]) == ()
-        live = live_documents(two.stack.connection, two.notes.id)
-        assert live["Ada.md"] == content_hash(two.files.files["Ada.md"])
+        live = read_live_documents(two.stack.connection, two.notes.id)
+        assert live["Ada.md"] == hash_content(two.files.files["Ada.md"])
         assert live.keys() == FILES.keys()
     assert two.stack.head.id == before + 2
     assert two.rota.is_wanted
@@ -238,6 +238,6 @@ def test_many_edits_among_a_storm_are_synced_a_few_at_a_time_the_newest_first(
         two.files.put(path, f"{path} met Oslo.".encode())
     left = two.rota.preempt("notes", [*paths, *new])
     assert left == tuple(paths[8:])
-    live = live_documents(two.stack.connection, two.notes.id)
-    done = {path for path in paths if live[path] == content_hash(two.files.files[path])}
+    live = read_live_documents(two.stack.connection, two.notes.id)
+    done = {path for path in paths if live[path] == hash_content(two.files.files[path])}
     assert done == {*paths[:8]}

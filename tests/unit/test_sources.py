@@ -10,7 +10,7 @@ from connectors.folder import FolderConnector
 from connectors.protocol import Item, SourceUnavailable
 from connectors.sqlite_rows import SqliteConnector
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.config.source_kinds import PluginSource, known_kinds
+from hopsyncd.config.source_kinds import PluginSource, list_known_kinds
 from hopsyncd.ingest.connector_setup import create_connector, digest_settings
 
 MODULE = """
@@ -83,7 +83,7 @@ def test_a_package_brings_a_kind_with_keys_of_its_own(tmp_path: Path) -> None:
     assert source.settings == {"name": "s", "kind": "shelf", "books": ["Ada"]}
     assert source.scan_every_s == 60
     assert create_connector(source, config).books == ["Ada"]  # type: ignore[attr-defined]
-    assert {"shelf", "broken"} <= set(known_kinds())
+    assert {"shelf", "broken"} <= set(list_known_kinds())
 
 
 @pytest.mark.usefixtures("package")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.client import AsyncClient, Client, starting
-from hopsyncd.client.starting import StartLock, is_starting, while_starting
+from hopsyncd.client.starting import StartLock, is_starting, wait_while_starting
 from hopsyncd.errors import DaemonUnavailable
 
 
@@ -48,7 +48,7 @@ def test_the_wait_ends_when_the_daemon_listens(place: Path) -> None:
     assert is_starting(place)
     waited = threading.Event()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        for steps, _ in enumerate(while_starting(place)):
+        for steps, _ in enumerate(wait_while_starting(place)):
             waited.set()
             if steps == 2:
                 listener.bind(str(place))

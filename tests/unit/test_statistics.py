@@ -18,7 +18,7 @@ from store.records import (
     QuestionId,
     QuestionSet,
     SetId,
-    content_id,
+    compute_content_id,
     to_grid,
 )
 from tests.fakes.histories import NAMES, State, Step, grown, histories, questions_of, states
@@ -139,7 +139,7 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
     called: dict[str, set[int]] = {name: set() for name in NAMES}
     for (source, path), held in state.documents.items():
         for one in held.passages:
-            home[one] = min(home.get(one, 2**63), content_id("path", source, path))
+            home[one] = min(home.get(one, 2**63), compute_content_id("path", source, path))
         for name in held.called:
             called[name] |= {*held.passages[:NAMED_PASSAGES]}
 

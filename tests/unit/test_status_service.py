@@ -15,7 +15,13 @@ from hopsyncd.api.status_service import StatusService
 from hopsyncd.retrieve.visible_sources import Acl
 from store.open_database import open_writer
 
-PARTS_OF_STATUS = ("item_problems", "skipped_by_kind", "counters", "stored_bytes", "pending_purges")
+PARTS_OF_STATUS = (
+    "list_item_problems",
+    "count_skipped_by_kind",
+    "read_counters",
+    "measure_database",
+    "list_pending_purges",
+)
 
 
 def _refuse(name: str) -> Callable[..., None]:
@@ -33,14 +39,14 @@ def test_sources_are_listed_without_the_rest_of_the_status(
     database = tmp_path / "a.db"
     with closing(open_writer(database)) as connection:
         parts = SimpleNamespace(
-            reader=SimpleNamespace(connection=lambda: connection),
+            reader=SimpleNamespace(get_connection=lambda: connection),
             state=SimpleNamespace(
                 config=SimpleNamespace(sources=[], database=database),
                 engine=SimpleNamespace(head=None),
             ),
             names=SimpleNamespace(configured=[], list_known=lambda _: set()),
             worker=SimpleNamespace(pending=True, next_runs=list),
-            freshness=SimpleNamespace(reasons=lambda acl, behind: [f"behind: {behind}"]),
+            freshness=SimpleNamespace(list_reasons=lambda acl, behind: [f"behind: {behind}"]),
         )
         nothing = cast(Any, None)
         service = StatusService(cast(Any, parts), nothing, {}, nothing, nothing)

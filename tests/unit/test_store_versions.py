@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from store.commit import commit_version
-from store.content import known_passages, put_content, register_generation, sets_at
+from store.content import put_content, read_passages, read_sets_at, register_generation
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_writer
 from store.exceptions import ContentConflict, NoSuchVersion
 from store.history import resolve
-from store.reads import live_documents, matches_at, places_at, words_at
+from store.reads import matches_at, read_live_documents, read_places, read_word_counts
 from store.records import (
     ALIVE,
     Change,
@@ -26,11 +26,11 @@ from store.records import (
     Seen,
     SetId,
     Version,
-    content_hash,
-    set_id,
+    compute_set_id,
+    hash_content,
 )
-from store.sources import register_source, seen_items
-from store.versions import head, version
+from store.sources import read_seen_items, register_source
+from store.versions import read_head, read_version
 from tests.fakes.triplets import RECIPE, answers, asks, triplets
 
 ROME, GAUL = Passage(("Rome",), "A city of stone"), Passage((), "A land")
@@ -51,12 +51,12 @@ def store(tmp_path: Path) -> Connection:
 
 def document(path: str, *passages: Passage) -> Document:
     occurrences = tuple(Occurrence(p.id, n, n + 1) for n, p in enumerate(passages, 1))
-    content = content_hash("".join(p.text for p in passages).encode())
+    content = hash_content("".join(p.text for p in passages).encode())
     return Document(1, path, content, "text/plain", occurrences)
 
 
 def begun(*passages: Passage) -> Sequence[tuple[PassageId, SetId]]:
-    return [(passage.id, set_id(passage.id, RECIPE)) for passage in passages]
+    return [(passage.id, compute_set_id(passage.id, RECIPE)) for passage in passages]
 
 
 def both(store: Connection) -> Version:
@@ -96,17 +96,17 @@ def dumped(store: Connection) -> dict[str, list[tuple[object, ...]]]:
 
 def in_force(store: Connection, number: int) -> tuple[object, ...]:
     return (
-        sorted(question_set.passage for question_set in sets_at(store, number)),
-        words_at(store, number)[0].tolist(),
+        sorted(question_set.passage for question_set in read_sets_at(store, number)),
+        read_word_counts(store, number)[0].tolist(),
         matches_at(store, number).question.tolist(),
-        [place.first_line for place in places_at(store, number, [GAUL.id]).get(GAUL.id, [])],
+        [place.first_line for place in read_places(store, number, [GAUL.id]).get(GAUL.id, [])],
     )
 
 
 def test_a_store_without_versions_has_no_head(store: Connection) -> None:
-    assert head(store) is None
+    assert read_head(store) is None
     with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
-        version(store, 1)
+        read_version(store, 1)
     for at in ("head", "yesterday"):
         with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
             resolve(store, at)
@@ -122,10 +122,10 @@ def test_a_version_is_read_back_as_it_was_committed(store: Connection) -> None:
         1,
     )
     assert (second.id, second.documents, second.passages, second.words) == (2, 1, 1, 5)
-    assert version(store, 1) == first
-    assert head(store) == version(store, 2) == second
+    assert read_version(store, 1) == first
+    assert read_head(store) == read_version(store, 2) == second
     with pytest.raises(NoSuchVersion, match="the newest version is 2"):
-        version(store, 3)
+        read_version(store, 3)
 
 
 @pytest.mark.parametrize("at", ["9" * 200, "0001-01-01T00:00+23:59", "9999-12-31T23:59-23:59"])
@@ -178,9 +178,9 @@ def test_a_removed_document_is_gone_from_the_head_only(store: Connection) -> Non
         unseen=[(1, "a.md")],
     )
     assert commit_version(store, gone, 2000).documents == 0
-    assert live_documents(store, 1) == {}
-    assert seen_items(store, 1) == {}
-    assert places_at(store, 1, [ROME.id])[ROME.id][0].document == "a.md"
+    assert read_live_documents(store, 1) == {}
+    assert read_seen_items(store, 1) == {}
+    assert read_places(store, 1, [ROME.id])[ROME.id][0].document == "a.md"
 
 
 def test_a_commit_that_fails_leaves_nothing(store: Connection) -> None:
@@ -207,7 +207,7 @@ def test_one_id_cannot_stand_for_two_texts(store: Connection) -> None:
 
     with pytest.raises(ContentConflict, match="another text"):
         put_content(store, 1, [(Forged((), "Something else"), OF_ROME)])
-    assert known_passages(store, [ROME.id]) == {ROME.id: ROME}
+    assert read_passages(store, [ROME.id]) == {ROME.id: ROME}
 
 
 def test_content_is_stored_once(store: Connection) -> None:
@@ -218,7 +218,7 @@ def test_content_is_stored_once(store: Connection) -> None:
 
 def test_question_sets_are_read_back_as_they_were_made(store: Connection) -> None:
     both(store)
-    found = {question_set.passage: question_set for question_set in sets_at(store, 1)}
+    found = {question_set.passage: question_set for question_set in read_sets_at(store, 1)}
     for made in (OF_ROME, OF_GAUL):
         assert found[made.passage].questions == made.questions
         assert (found[made.passage].vectors == made.vectors).all()

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Problem
-from store.content import counters
+from store.content import read_counters
 from store.gc import Retention, collect
-from store.reads import live_documents
-from store.records import content_hash
-from store.sources import all_sources, seen_items
+from store.reads import read_live_documents
+from store.records import hash_content
+from store.sources import list_sources, read_seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker
@@ -22,7 +22,7 @@ def files() -> MemoryConnector:
 
 
 def indexed(stack: Stack) -> dict[str, bytes]:
-    return live_documents(stack.connection, stack.source.id)
+    return read_live_documents(stack.connection, stack.source.id)
 
 
 def test_nothing_to_do_makes_no_version(tmp_path: Path, files: MemoryConnector) -> None:
@@ -70,13 +70,13 @@ def test_a_document_that_is_restored_costs_no_generation(
 ) -> None:
     stack = Stack(tmp_path / "graph.db", files)
     stack.sync()
-    before, data = counters(stack.connection), files.files["a.md"]
+    before, data = read_counters(stack.connection), files.files["a.md"]
     files.remove("a.md")
     stack.sync()
     files.put("a.md", data)
     stack.sync()
     assert indexed(stack).keys() == {"a.md", "b.md"}
-    assert counters(stack.connection) == before
+    assert read_counters(stack.connection) == before
 
 
 def test_counters_say_what_was_generated_and_embedded(
@@ -85,11 +85,11 @@ def test_counters_say_what_was_generated_and_embedded(
     maker = fake_maker()
     stack = Stack(tmp_path / "graph.db", files, maker)
     stack.sync()
-    assert counters(stack.connection) == {
+    assert read_counters(stack.connection) == {
         "passages_generated": len(maker.made),
         "texts_embedded": 4,  # of two passages, each of one sentence
     }
-    assert stack.head.counters == counters(stack.connection)
+    assert stack.head.counters == read_counters(stack.connection)
 
 
 def test_an_unreadable_item_keeps_its_last_good_version_and_is_tried_again(
@@ -102,11 +102,11 @@ def test_an_unreadable_item_keeps_its_last_good_version_and_is_tried_again(
     files.unreadable.add("a.md")
     assert stack.sync().changed == 0
     assert indexed(stack) == before
-    assert seen_items(stack.connection, stack.source.id)["a.md"].why == "it is locked"
+    assert read_seen_items(stack.connection, stack.source.id)["a.md"].why == "it is locked"
     files.unreadable.clear()
     stack.sync()
-    assert indexed(stack)["a.md"] == content_hash(b"Rome is in Gaul.")
-    assert seen_items(stack.connection, stack.source.id)["a.md"].why is None
+    assert indexed(stack)["a.md"] == hash_content(b"Rome is in Gaul.")
+    assert read_seen_items(stack.connection, stack.source.id)["a.md"].why is None
 
 
 def test_an_item_lost_between_listing_and_fetch_is_left_to_the_next_scan(
@@ -141,11 +141,11 @@ def test_a_source_that_is_away_is_paused_and_comes_back(
     stack.sync()
     files.available = False
     assert stack.sync().problem == "it is away"
-    assert all_sources(stack.connection)[0].problem == "it is away"
+    assert list_sources(stack.connection)[0].problem == "it is away"
     assert indexed(stack).keys() == {"a.md", "b.md"}
     files.available = True
     assert stack.sync().problem is None
-    assert all_sources(stack.connection)[0].problem is None
+    assert list_sources(stack.connection)[0].problem is None
 
 
 def test_a_change_event_syncs_only_the_paths_that_it_names(
@@ -156,8 +156,8 @@ def test_a_change_event_syncs_only_the_paths_that_it_names(
     files.put("a.md", b"Rome is in Gaul.")
     files.put("b.md", b"Ada met Turing.")
     stack.sync(("a.md",))
-    assert indexed(stack)["a.md"] == content_hash(b"Rome is in Gaul.")
-    assert indexed(stack)["b.md"] == content_hash(b"Ada met Babbage.")
+    assert indexed(stack)["a.md"] == hash_content(b"Rome is in Gaul.")
+    assert indexed(stack)["b.md"] == hash_content(b"Ada met Babbage.")
 
 
 def test_an_edit_taken_back_while_a_sync_goes_on_is_not_left_stale(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_an_edit_taken_back_while_a_sync_goes_on_is_not_left_stale(tmp_path: Pat
     stack.between = between
     stack.sync()
     stack.sync()
-    assert indexed(stack)["b.md"] == content_hash(b"Ada met Babbage.")
+    assert indexed(stack)["b.md"] == hash_content(b"Ada met Babbage.")
 
 
 def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from connectors.protocol import Found
-from hopsyncd.config.schedule import every
+from hopsyncd.config.schedule import make_interval
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.ingest.follower import Follower, NotWriter
 from hopsyncd.ingest.generation_switch import GenerationSwitch
@@ -22,9 +22,9 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from store.contract import Connection
-from store.operational import all_jobs
-from store.reads import live_documents
-from store.records import Version, content_hash
+from store.operational import read_jobs
+from store.reads import read_live_documents
+from store.records import Version, hash_content
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -41,7 +41,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def opened(stack: Stack, interruptions: Interruptions) -> WritePath:
     stack.path.yield_to_edits = interruptions.yield_to_edits
     stack.path.is_awaited = interruptions.is_awaited
-    return WritePath(stack.path, [Task(stack.source, every(3600))])
+    return WritePath(stack.path, [Task(stack.source, make_interval(3600))])
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
 
         def open_path(interruptions: Interruptions) -> WritePath:
             stack.path.upgrades.due_s = 1e9  # by the real clock
-            task = Task(stack.source, every(300), every(86400), at_start)
+            task = Task(stack.source, make_interval(300), make_interval(86400), at_start)
             return replace(opened(stack, interruptions), tasks=[task], chores=chores)
 
         made.append(SyncWorker(clocks=hand.clocks()))
@@ -299,7 +299,7 @@ def ran_s(stack: Stack, hand: HandClocks) -> dict[str, tuple[float, bool]]:
     """How many seconds ago each job ran last, and whether that succeeded."""
     return {
         name: ((hand.wall_ms - row.ran_ms) / 1000, row.error is None)
-        for name, row in all_jobs(stack.connection).items()
+        for name, row in read_jobs(stack.connection).items()
     }
 
 
@@ -307,7 +307,7 @@ def test_chores_run_by_themselves_when_they_are_due(
     scheduled: Scheduled, stack: Stack, hand: HandClocks
 ) -> None:
     done: list[float] = []
-    worker = scheduled(Chore("sweep", every(1000), lambda _: done.append(hand.steady_s)))
+    worker = scheduled(Chore("sweep", make_interval(1000), lambda _: done.append(hand.steady_s)))
     assert done == [50.0]
     hand.pass_s(900)
     settle(worker)
@@ -327,11 +327,11 @@ def test_a_chore_that_fails_is_noted_and_tried_again_and_harms_no_sync(
         tries.append(hand.steady_s)
         raise BadRequest("Cannot sweep", "the broom is away", "Bring it back")
 
-    worker = scheduled(Chore("sweep", every(86400), fail))
+    worker = scheduled(Chore("sweep", make_interval(86400), fail))
     settle(worker)
     assert len(tries) == 1
     assert worker.error is None
-    row = all_jobs(stack.connection)["sweep"]
+    row = read_jobs(stack.connection)["sweep"]
     assert row.succeeded_ms is None and "the broom is away" in (row.error or "")
     hand.pass_s(901)
     settle(worker)
@@ -360,7 +360,7 @@ def test_a_source_that_is_away_is_noted_as_failed(
     stack.connector.available = False  # type: ignore[attr-defined]
     hand.pass_s(300)
     settle(worker)
-    row = all_jobs(stack.connection)["scan notes"]
+    row = read_jobs(stack.connection)["scan notes"]
     assert row.error == "it is away"
     assert row.succeeded_ms == row.ran_ms - 300_000
 
@@ -369,7 +369,7 @@ def test_after_a_restart_the_last_run_still_counts(
     scheduled: Scheduled, stack: Stack, hand: HandClocks
 ) -> None:
     done: list[str] = []
-    chore = Chore("sweep", every(86400), lambda _: done.append("sweep"))
+    chore = Chore("sweep", make_interval(86400), lambda _: done.append("sweep"))
     scheduled(chore)
     hand.pass_s(200)
     scheduled(chore, at_start=False)
@@ -382,7 +382,7 @@ def test_after_a_restart_the_last_run_still_counts(
 
 
 def test_the_plan_names_every_job_and_its_next_time(scheduled: Scheduled, hand: HandClocks) -> None:
-    worker = scheduled(Chore("sweep", every(1000), lambda _: None))
+    worker = scheduled(Chore("sweep", make_interval(1000), lambda _: None))
     planned = {run.job: (run.next_ms - hand.wall_ms) / 1000 for run in worker.next_runs()[:-1]}
     assert planned == {"sweep": 1000, "scan notes": 300, "full scan notes": 86400}
 
@@ -426,7 +426,7 @@ def test_a_change_event_for_everything_drops_no_path(tmp_path: Path) -> None:
             connector.put("00.md", b"Rome is in Gaul.")
             for paths in (None, ["00.md"], None):
                 worker.add_change("notes", paths)
-        live = live_documents(stack.connection, stack.source.id)
+        live = read_live_documents(stack.connection, stack.source.id)
         seen.append(live["00.md"])
 
     stack.path.on_version = told
@@ -434,7 +434,7 @@ def test_a_change_event_for_everything_drops_no_path(tmp_path: Path) -> None:
     settle(worker)
     worker.stop(WAIT_S)
     stack.close()
-    assert seen[1] == content_hash(b"Rome is in Gaul."), "it waits for what came before it"
+    assert seen[1] == hash_content(b"Rome is in Gaul."), "it waits for what came before it"
 
 
 def test_a_chore_that_goes_on_elsewhere_begins_once_and_delays_no_sync(
@@ -446,7 +446,7 @@ def test_a_chore_that_goes_on_elsewhere_begins_once_and_delays_no_sync(
         begun.append(Future())
         return begun[-1]
 
-    worker = scheduled(Chore("copy", every(1000), begin))
+    worker = scheduled(Chore("copy", make_interval(1000), begin))
     hand.pass_s(5000)
     settle(worker)
     assert len(begun) == 1 and "copy" not in ran_s(stack, hand)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from hopsyncd.api.source_status import watch_as_seen
+from hopsyncd.api.source_status import restrict_watch_status
 from hopsyncd.api.tls import load_certificate
 from hopsyncd.ingest.watch import WatchStatus
-from hopsyncd.web.team_page import not_logged_in_hint
+from hopsyncd.web.team_page import choose_login_hint
 from tests.samples import samples_of
 
 
@@ -40,9 +40,9 @@ def test_the_certificate_recipe_makes_a_certificate_that_clients_accept(tmp_path
 
 def test_a_member_learns_that_a_source_is_watched_but_not_which_folder_is_not() -> None:
     watch = WatchStatus(True, "closed/deep is not watched", "Raise the limit")
-    assert watch_as_seen(watch, True) == watch
-    assert watch_as_seen(watch, False) == WatchStatus(True)
-    assert watch_as_seen(None, False) is None
+    assert restrict_watch_status(watch, True) == watch
+    assert restrict_watch_status(watch, False) == WatchStatus(True)
+    assert restrict_watch_status(None, False) is None
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_a_request_that_is_not_for_a_page_gets_an_explanation(
     headers: list[tuple[bytes, bytes]], hint: str
 ) -> None:
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
-    assert hint in not_logged_in_hint(request)
+    assert hint in choose_login_hint(request)

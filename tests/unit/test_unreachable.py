@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.client.remote import Remote
-from hopsyncd.client.response import unreachable
+from hopsyncd.client.response import unreachable_error
 
 SERVER = Remote("notes.example.org", 7717, tls=True)
 
@@ -21,5 +21,5 @@ SERVER = Remote("notes.example.org", 7717, tls=True)
 def test_a_timeout_names_the_step_that_failed(
     place: Path | Remote, connecting: bool, why: str, hint: str
 ) -> None:
-    error = unreachable(place, TimeoutError(), connecting=connecting)
+    error = unreachable_error(place, TimeoutError(), connecting=connecting)
     assert why in str(error) and hint in str(error)

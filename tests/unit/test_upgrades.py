@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.ingest.source_sync import Upgrades
 from hopsyncd.models.llm.budget import Usage
-from store.operational import waiting_by_reason
+from store.operational import count_waiting_by_reason
 from tests.fakes.llm import FakeLlm, asked_maker, down, library, up
 from tests.fakes.stack import Stack
 
@@ -64,7 +64,7 @@ def test_when_the_llm_is_back_all_waiting_passages_are_asked_for(
     llm.play = up
     upgrades.run(lambda: True)
     assert stack.versions[-1] == stack.head
-    assert waiting_by_reason(stack.connection, stack.head.id) == {}
+    assert count_waiting_by_reason(stack.connection, stack.head.id) == {}
     assert waits_s(upgrades, clock, 2) == [600, 600]
 
 

@@ -7,16 +7,16 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from hopsyncd.api.failures import bad_request
+from hopsyncd.api.failures import describe_bad_request
 from hopsyncd.api.mcp.tools import _cut
 from hopsyncd.api.requests import QueriesRequest
 from hopsyncd.cli.add import _print_details, _print_removal
 from hopsyncd.cli.main import cli
-from hopsyncd.cli.maintain import _numbers
+from hopsyncd.cli.maintain import _format_numbers
 from hopsyncd.cli.output import print_understood
-from hopsyncd.cli.progress import _total_progress
+from hopsyncd.cli.progress import _sum_progress
 from hopsyncd.cli.query import _print_chain
-from hopsyncd.cli.show import _when_removed
+from hopsyncd.cli.show import _explain_removed
 from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
@@ -54,7 +54,7 @@ def test_an_address_that_others_can_reach_is_refused_in_words() -> None:
 def test_an_empty_question_of_a_batch_is_named_by_its_place() -> None:
     with pytest.raises(ValidationError) as raised:
         QueriesRequest.model_validate({"queries": [{"question": "Who?"}, {"question": ""}]})
-    error = bad_request(raised.value, QueriesRequest)
+    error = describe_bad_request(raised.value, QueriesRequest)
     assert error.why == "queries, number 2, question: the field is empty"
 
 
@@ -115,9 +115,9 @@ def test_doctor_prints_several_mistakes_on_lines(
 
 def test_sources_that_are_synced_together_have_one_total() -> None:
     sources = {"notes": (0.5, 1000)}
-    assert _total_progress(sources) == ("notes: 1,000 documents", 500.0, 1000)
+    assert _sum_progress(sources) == ("notes: 1,000 documents", 500.0, 1000)
     sources |= {"mail": (0.0, 100), "git": (1.0, 50)}
-    assert _total_progress(sources) == ("3 sources: 1,150 documents", 550.0, 1150)
+    assert _sum_progress(sources) == ("3 sources: 1,150 documents", 550.0, 1150)
 
 
 @pytest.mark.parametrize(("more", "told"), [([], True), (["--every", "1m"], False)])
@@ -144,8 +144,12 @@ def test_a_mistyped_subcommand_of_backup_writes_no_file(
 
 
 def test_gc_names_no_range_that_has_kept_versions() -> None:
-    assert [_numbers(versions) for versions in ([], [3], [3, 4, 5])] == ["none", "3", "3 to 5"]
-    assert _numbers([3, 5, 6]) == "between 3 and 6"
+    assert [_format_numbers(versions) for versions in ([], [3], [3, 4, 5])] == [
+        "none",
+        "3",
+        "3 to 5",
+    ]
+    assert _format_numbers([3, 5, 6]) == "between 3 and 6"
 
 
 @pytest.mark.parametrize(
@@ -248,4 +252,4 @@ def test_the_last_text_of_a_removed_document_is_read_at_a_kept_version(
 
     daemon: Any = Daemon()
     removed = f"version 209 removed or renamed the document{why}"
-    assert _when_removed(daemon, [("notes", "tide.md")]) == (removed, hint)
+    assert _explain_removed(daemon, [("notes", "tide.md")]) == (removed, hint)

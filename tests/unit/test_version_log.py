@@ -3,9 +3,9 @@
 from contextlib import closing
 from pathlib import Path
 
-from hopsyncd.api.version_log import diff_answer, diff_lines, version_about
-from store.content import question_texts
-from store.history import diff, log, resolve
+from hopsyncd.api.version_log import diff_answer, diff_lines, summarise_version
+from store.content import read_question_texts
+from store.history import diff, read_log, resolve
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -26,7 +26,7 @@ def test_a_version_says_what_it_was_about_and_which_sentences_changed(tmp_path: 
         files.put("bonn.md", b"# Bonn\n\nBonn lies on the Rhine.\n")
         stack.sync()
         _check(stack)
-        newest = next(iter(log(stack.connection, 1)))
+        newest = next(iter(read_log(stack.connection, 1)))
         assert newest.version.reason == f"{stack.source.name}: 2 new or changed, 1 renamed"
 
 
@@ -48,11 +48,11 @@ def _check(stack: Stack) -> None:
             ],
         }
     ]
-    assert version_about(stack.connection, 1, frozenset()) == "added ada.md, rome.md"
-    assert version_about(stack.connection, 2, frozenset()) == (
+    assert summarise_version(stack.connection, 1, frozenset()) == "added ada.md, rome.md"
+    assert summarise_version(stack.connection, 2, frozenset()) == (
         "changed ada.md; renamed rome.md -> places/roma.md; added bonn.md"
     )
-    assert version_about(stack.connection, 2, frozenset({stack.source.name})) is None
+    assert summarise_version(stack.connection, 2, frozenset({stack.source.name})) is None
 
 
 def test_questions_of_known_passages_are_found_without_a_scan(tmp_path: Path) -> None:
@@ -63,7 +63,9 @@ def test_questions_of_known_passages_are_found_without_a_scan(tmp_path: Path) ->
         stack.file.set_trace_callback(asked.append)
         told = diff_answer(stack.connection, *ends, found, None, index=index)
         passages = [*found.passages_added]
-        texts = question_texts(stack.connection, [edge[0] for edge in found.edges_added], passages)
+        texts = read_question_texts(
+            stack.connection, [edge[0] for edge in found.edges_added], passages
+        )
         stack.file.set_trace_callback(None)
         read = [sql for sql in asked if "question AS q" in sql]
         assert len(read) == 3  # for the edges that began, for those that ended, and for the texts

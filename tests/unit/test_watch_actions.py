@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api.requests import WatchRequest
-from hopsyncd.api.watch_delivery import WatchAction, WatchActions, action_in_record, digest_of
+from hopsyncd.api.watch_delivery import WatchAction, WatchActions, digest_of, parse_action
 from hopsyncd.errors import BadRequest
 from store.copying import copy_database
 from store.engines.sqlite.database import open_writer
 from store.exceptions import DiskFailure
-from store.operational import all_watches
+from store.operational import list_watches
 from tests.fakes.watching import OWNER, Watching
 
 FILES = {
@@ -43,7 +43,7 @@ def write_act(watching: Watching, number: int, act: object) -> None:
 
 
 def acts(watching: Watching) -> list[str | None]:
-    return [watch.act for watch in all_watches(watching.stack.connection)]
+    return [watch.act for watch in list_watches(watching.stack.connection)]
 
 
 def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed(
@@ -58,7 +58,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     (listed,) = watching.watched.list_all(OWNER)
     assert (listed["action"], listed["disabled"], listed["changes"]) == (None, {"exec": program}, 1)
     assert acts(watching) == ['{"exec": true}'] and not made.exists()
-    (problem,) = watching.watched.problems()
+    (problem,) = watching.watched.list_problems()
     assert "off for 1 watched question, because" in problem and "hopsyncd watches" in problem
 
     with pytest.raises(BadRequest, match="has changed since you saw it"):
@@ -66,7 +66,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     watching.watched.allow(number, {"exec": program})
     watching.compare()
     assert not made.exists()  # for the change from before it was allowed
-    assert watching.watched.problems() == []
+    assert watching.watched.list_problems() == []
     watching.restart()
     move_to(watching, TOWNS[1])
     assert made.exists()
@@ -143,7 +143,7 @@ def test_neither_the_record_nor_its_copy_has_the_program(
     write_act(watching, 1, {"exec": ["/usr/bin/touch", "elsewhere"]})
     with closing(open_writer(tmp_path / "copy.db")) as copy:
         copy_database(watching.stack.connection, copy)
-        assert [watch.act for watch in all_watches(copy)] == kinds
+        assert [watch.act for watch in list_watches(copy)] == kinds
 
 
 def test_removing_a_watch_removes_its_program(watching: Watching) -> None:
@@ -189,7 +189,7 @@ def test_a_damaged_file_prevents_nothing_and_is_kept(tmp_path: Path, text: str) 
     number = watching.watched.add(QUESTION, OWNER)
     move_to(watching, TOWNS[0])
     assert watching.told(number) == [(1, 2)]
-    assert any(str(file) in problem for problem in watching.watched.problems())
+    assert any(str(file) in problem for problem in watching.watched.list_problems())
     with pytest.raises(DiskFailure):
         watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
     assert len(watching.watched.list_all(OWNER)) == 1
@@ -224,7 +224,7 @@ def test_a_port_that_cannot_exist_is_refused(port: str) -> None:
     WatchRequest(question="Who?", webhook="http://127.0.0.1:65535/x")
     with pytest.raises(ValueError, match="the port must be a number from 1 to 65535"):
         WatchRequest(question="Who?", webhook=f"http://127.0.0.1:{port}/x")
-    assert action_in_record(1, "Who?", f'{{"webhook": "http://127.0.0.1:{port}/x"}}') is None
+    assert parse_action(1, "Who?", f'{{"webhook": "http://127.0.0.1:{port}/x"}}') is None
 
 
 def test_a_file_that_cannot_be_written_refuses_the_watch(
@@ -240,7 +240,7 @@ def test_a_file_that_cannot_be_written_refuses_the_watch(
 
 
 def test_an_action_is_a_program_or_a_webhook() -> None:
-    assert action_in_record(3, QUESTION, '{"exec": ["/bin/a", "b c"]}') == WatchAction(
+    assert parse_action(3, QUESTION, '{"exec": ["/bin/a", "b c"]}') == WatchAction(
         watch=3, question=digest_of(QUESTION), exec=("/bin/a", "b c")
     )
-    assert action_in_record(3, QUESTION, '{"watch": 4, "exec": ["/bin/a"]}') is None
+    assert parse_action(3, QUESTION, '{"watch": 4, "exec": ["/bin/a"]}') is None

@@ -240,7 +240,7 @@ def test_a_delivery_that_cannot_be_noted_is_not_repeated_at_once(
     move_to(watching, TOWNS[0])
     watching.compare()
     assert len(listener.received) == 1
-    assert 50 < (watching.watched.delivery.next_s() or 0) <= 60
+    assert 50 < (watching.watched.delivery.compute_next_s() or 0) <= 60
 
 
 def test_with_a_shared_database_webhooks_are_called_but_no_program_is_started(

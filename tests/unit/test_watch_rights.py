@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.api.access_rules import Access, AccessRules, Caller
 from hopsyncd.api.tokens import TokenFile, Tokens, TokenUses
-from hopsyncd.api.watch_rights import Makers, Rights, covers, login_of
+from hopsyncd.api.watch_rights import Makers, Rights, covers, encode_login
 from hopsyncd.client.trust import Credentials
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -49,7 +49,7 @@ def test_only_the_maker_and_admins_know_of_a_watch(watching: Watching) -> None:
     assert [watch["id"] for watch in watching.watched.list_all(OWNER)] == [number]
     assert watching.watched.list_all(BOB) == []
     for call in (
-        lambda: watching.watched.details(number, 1, BOB),
+        lambda: watching.watched.read_details(number, 1, BOB),
         lambda: watching.watched.remove(number, BOB),
     ):
         with pytest.raises(NotFound, match=f"no watched question {number}"):
@@ -70,11 +70,11 @@ def test_a_watch_is_paused_while_its_maker_is_unknown_and_misses_nothing(
     number = watching.watched.add(QUESTION, ANN)
     paused(watching)
     move(watching, "Vasterholm")
-    watch, now, changes = watching.watched.details(number, 9, OWNER)
+    watch, now, changes = watching.watched.read_details(number, 9, OWNER)
     assert "was revoked, has expired or was lost in a restore" in (watch["unavailable"] or "")
     assert (now, changes, watch["changes"], watching.told(number)) == (None, [], 0, [])
     again = member("ann", ALL, token="new")
-    watching.watched._makers.callers[login_of(again)] = again  # type: ignore[attr-defined]
+    watching.watched._makers.callers[encode_login(again)] = again  # type: ignore[attr-defined]
     assert watching.watched.add(QUESTION, again) == number
     watching.compare()
     assert watching.told(number) == [(1, 2)]
@@ -87,7 +87,7 @@ def test_a_narrower_token_does_not_show_the_watch_of_a_wider_one(watching: Watch
     narrow = member("ann", Acl(frozenset()), token="agent")
     (listed,) = watching.watched.list_all(narrow)
     assert "Made with a token that may see other sources" in (listed["unavailable"] or "")
-    watch, now, changes = watching.watched.details(number, 9, narrow)
+    watch, now, changes = watching.watched.read_details(number, 9, narrow)
     assert (watch["changes"], watch["changed"], now, changes) == (0, None, None, [])
     assert watching.watched.list_all(ANN)[0]["changes"] == 1
 
@@ -103,7 +103,7 @@ def test_a_program_is_not_started_once_its_maker_is_no_admin(
     watching.watched.add(QUESTION, admin, ["/usr/bin/touch", str(made)])
     makers.callers["token:ann"] = ANN
     move(watching, "Vasterholm")
-    assert not made.exists() and watching.watched._deliveries() == []
+    assert not made.exists() and watching.watched._list_deliveries() == []
 
 
 def test_the_number_of_a_users_watches_is_bounded(watching: Watching) -> None:
@@ -186,4 +186,4 @@ def test_a_program_of_a_watch_that_a_restore_lost_belongs_to_no_other(
     assert (listed["action"], listed["disabled"]) == (None, None)
     move(watching, "Vasterholm")
     assert watching.told(number) == [(1, 2)]
-    assert watching.watched._deliveries() == [] and not made.exists()
+    assert watching.watched._list_deliveries() == [] and not made.exists()

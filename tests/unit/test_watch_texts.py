@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.cli.watches import _print_change, _print_state
 from hopsyncd.web.rendering import make_templates
-from hopsyncd.web.word_diff import word_diff
+from hopsyncd.web.word_diff import mark_word_diff
 
 BEFORE = "Town: Cork | Berths: 2"
 AFTER = "Town: Cork | Berths: 3\nTown: Oslo | Berths: 4"
@@ -33,7 +33,7 @@ def render(before: str, after: str) -> str:
     changed = change(before, after)
     shown = {"watch": {"unavailable": None}, "now": state(after), "changes": [changed]}
     page = make_templates(base="").get_template("watched_answers.html")
-    return page.render(shown=shown, word_diff=word_diff)
+    return page.render(shown=shown, word_diff=mark_word_diff)
 
 
 def test_an_equal_answer_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:

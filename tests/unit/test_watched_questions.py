@@ -35,7 +35,7 @@ def test_a_change_is_notified_with_before_after_and_reason(watching: Watching) -
     number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
-    watch, now, (change,) = watching.watched.details(number, 10, OWNER)
+    watch, now, (change,) = watching.watched.read_details(number, 10, OWNER)
     assert (watch["changes"], watch["checked"], change["old"], change["new"]) == (1, 2, 1, 2)
     assert change["before"] and "Ostrava" in (change["before"]["answer"] or "")
     assert now and change["after"] == now and "Vasterholm" in (now["answer"] or "")
@@ -58,7 +58,7 @@ def test_a_watch_marked_as_compared_has_delivered_all_its_changes(
 
     watching.meanwhile = move_back
     for version in (2, 3):
-        watch, _, changes = watching.watched.details(number, 10, OWNER)
+        watch, _, changes = watching.watched.read_details(number, 10, OWNER)
         assert (watch["checked"], changes[0]["new"]) == (version, version)
 
 
@@ -143,7 +143,7 @@ def test_a_watched_typo_is_corrected_again_when_the_words_change(
     assert watching.engine.may_differ(typed, dependencies)
     now_id = watching.stack.head.id
     assert watching.told(number) == [(now_id - 1, now_id)]
-    _, now, _ = watching.watched.details(number, 1, OWNER)
+    _, now, _ = watching.watched.read_details(number, 1, OWNER)
     assert now and "Jorun" in (now["answer"] or "")
 
 
@@ -233,7 +233,7 @@ def test_a_program_gets_each_change_once_and_no_keys(
     assert (report["watch"], report["question"], report["id"]) == (number, QUESTION, 1)
     assert "Vasterholm" in report["after"]["answer"]
     assert text.count('"watch"') == 1 and "secret" not in text[end:]
-    assert watching.watched.details(number, 1, OWNER)[2][0]["delivered"]
+    assert watching.watched.read_details(number, 1, OWNER)[2][0]["delivered"]
 
 
 def test_a_program_that_fails_is_named(watching: Watching) -> None:

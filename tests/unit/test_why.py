@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.cli.why import _match_edited, _missing_at, _print_answers
+from hopsyncd.cli.why import _find_missing, _match_edited, _print_answers
 from hopsyncd.client import RequestFailed
 
 
@@ -26,8 +26,8 @@ def holding(*ids: str) -> Any:
 def test_a_passage_that_only_lost_rank_is_not_taken_for_an_edited_one() -> None:
     old = {"fell": (1, passage("a.md")), "was": (2, passage("a.md")), "same": (3, passage("b.md"))}
     new = {"now": (1, passage("a.md")), "rose": (2, passage("a.md")), "same": (3, passage("b.md"))}
-    removed = _missing_at(holding("fell", "now", "rose", "same"), 2, old, new)
-    added = _missing_at(holding("fell", "was", "rose", "same"), 1, new, old)
+    removed = _find_missing(holding("fell", "now", "rose", "same"), 2, old, new)
+    added = _find_missing(holding("fell", "was", "rose", "same"), 1, new, old)
     assert _match_edited(removed, added) == {"now": "was"}
 
 

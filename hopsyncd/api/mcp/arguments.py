@@ -90,7 +90,7 @@ def lean_schema(schema: Any) -> Any:
     return lean
 
 
-def mistake_line(tool: str, error: ValidationError, parameters: Collection[str]) -> str:
+def describe_mistake(tool: str, error: ValidationError, parameters: Collection[str]) -> str:
     """Describe the first mistake in a tool's arguments, in one line."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "the arguments"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from hopsyncd.api.mcp.shapes import Sources
-from hopsyncd.client.local_files import local_file
+from hopsyncd.client.local_files import find_local_file
 
 _LINES = 12  # the most lines per document
 _LINE_CHARACTERS = 300
@@ -12,18 +12,18 @@ _KINDS = ("changed", "added", "removed", "renamed")
 _Place = tuple[str, str]
 
 
-def changed_documents(
+def list_changed_documents(
     diff: Mapping[str, Any], places: Collection[_Place] | None, sources: Sources
 ) -> list[dict[str, Any]]:
     """List the documents that differ, edited documents first. If `places` is given, only these
     documents are listed."""
-    lines = _lines_of(diff)
+    lines = _list_sentences(diff)
     documents = []
-    for kind, document in _documents(diff):
+    for kind, document in _list_documents(diff):
         place = (document["source"], document["document"])
         if places is not None and place not in places:
             continue
-        path = local_file(*place, sources)
+        path = find_local_file(*place, sources)
         shown = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]
         documents.append(
             {
@@ -38,7 +38,7 @@ def changed_documents(
     return documents
 
 
-def documents_about(
+def select_documents_about(
     about: str, diff: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
 ) -> set[_Place]:
     """Select the changed documents that concern a topic.
@@ -57,21 +57,21 @@ def documents_about(
         if passage["strength"] != "weak"
     }
     terms = {*list_index_terms(about)} - list_function_terms()
-    for place, lines in _lines_of(diff).items():
+    for place, lines in _list_sentences(diff).items():
         if terms and any(terms <= {*list_index_terms(line)} for line in lines):
             documents.add(place)
     return documents & {
-        (document["source"], document["document"]) for _, document in _documents(diff)
+        (document["source"], document["document"]) for _, document in _list_documents(diff)
     }
 
 
-def _documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for kind in _KINDS:
         for document in diff["documents"].get(kind, ()):
             yield kind, document
 
 
-def _lines_of(diff: Mapping[str, Any]) -> dict[_Place, list[str]]:
+def _list_sentences(diff: Mapping[str, Any]) -> dict[_Place, list[str]]:
     """Return the removed and added sentences of each document."""
     return {
         (text["source"], text["document"]): [

@@ -36,7 +36,7 @@ from hopsyncd.formats.sandbox.messages import (
 )
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.sandbox.tesseract import Tesseract
-from store.records import content_hash
+from store.records import hash_content
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class ExtractionProcess:
         """
         if len(data) <= self._limits.light_bytes and is_light(media_type, data):
             return extract(data, media_type)
-        content = content_hash(media_type.encode() + b"\0" + data)
+        content = hash_content(media_type.encode() + b"\0" + data)
         if content in self._quarantined:
             raise _quarantine_error(self._quarantined[content])
         if self._is_asking:
@@ -119,7 +119,7 @@ class ExtractionProcess:
 
         Raises DocumentUnreadable, or ReaderUnavailable if PDFs cannot be read at all.
         """
-        content = content_hash(PDF.encode() + b"\0" + data)
+        content = hash_content(PDF.encode() + b"\0" + data)
         if content in self._quarantined:
             raise _quarantine_error(self._quarantined[content])
         try:

@@ -108,7 +108,7 @@ class Patience:
 def read_spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
     """Read the ledger's rows of today (UTC). If this fails, returns no rows and the reason."""
     try:
-        return ledger.spent(int(timing.unix_s() // DAY_S)), None
+        return ledger.sum_spending(int(timing.unix_s() // DAY_S)), None
     except StoreError as error:
         return [], str(error)
 

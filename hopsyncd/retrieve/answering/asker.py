@@ -46,7 +46,7 @@ from hopsyncd.retrieve.sentences import (
     Sentence,
     compute_term_weights,
     list_sentences,
-    read_sets,
+    read_best_sets,
 )
 from hopsyncd.retrieve.stored_vectors import StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -314,7 +314,7 @@ class Asker:
         vector, *clauses = (self._engine.vector(text, instead) for text in asked)
         texts = collect_texts(answer)
         with self._engine.reading() as (connection, _):
-            sets = read_sets(connection, answer.version, texts.ranked)
+            sets = read_best_sets(connection, answer.version, texts.ranked)
         weights = compute_term_weights(answer.snapshot, answer.question)
         try:
             return list_sentences(texts, sets, vector, weights, self._encoder, clauses), weights

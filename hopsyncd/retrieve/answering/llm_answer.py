@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import BaseModel, StringConstraints, model_validator
 from pydantic_core import from_json
 
-from hopsyncd.display import plural
+from hopsyncd.display import pluralise
 from hopsyncd.errors import LlmNonsense
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, TokenSink, ask
@@ -204,7 +204,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if not passages and wrong:
         raise _make_error(
             f"the reply cites passage {wrong[0]}, but the prompt has"
-            f" {plural(len(material.excerpts), 'passage')}"
+            f" {pluralise(len(material.excerpts), 'passage')}"
         )
     if not passages:
         raise _make_error("the reply cites no passage")
@@ -223,7 +223,8 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
         notes.append(material.describe_unsent(wrong))
     if invented:
         notes.append(
-            f"the LLM quoted {plural(invented, 'sentence')} that no passage contains, so the quotes"
+            f"the LLM quoted {pluralise(invented, 'sentence')} that no passage contains, so the"
+            " quotes"
             " were removed"
         )
     return LlmAnswer(marked.text, tuple(passages), tuple(evidence), tuple(notes))

@@ -16,10 +16,10 @@ from hopsyncd.models.llm.call import Llm, LlmCall, ask
 from hopsyncd.retrieve.query_context import Mentioned, find_names, look_up_words
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, fuse_reciprocal_ranks, select_largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
-from store.content import full_text, known_passages
+from store.content import build_full_text, read_passages
 from store.contract import Connection
 from store.records import PassageId, Vectors
-from store.search import nearest
+from store.search import find_nearest
 
 ScoreTexts: TypeAlias = Callable[[str, Sequence[str]], list[float] | None]
 """Returns the scores of texts for a question, or None if the reranker fails."""
@@ -89,7 +89,9 @@ def rank_by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -
 def rank_by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     passage_rows, index = head.passage_rows, head.index
     rows = index.passages.vector_start[passage_rows]
-    hits = nearest(vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k)
+    hits = find_nearest(
+        vector, head.passage_ids[passage_rows].tolist(), index.vectors.take, rows, k
+    )
     return [Ranked(passage, score) for passage, score in hits]
 
 
@@ -126,10 +128,10 @@ def rerank_nearest(
 ) -> list[Ranked]:
     """Order the nearest passages by `score`. If `score` returns None, the order does not change."""
     near = rank_by_vector(head, vector, max(k, _RERANK_DEPTH))
-    passages = known_passages(connection, (hit.passage for hit in near))
+    passages = read_passages(connection, (hit.passage for hit in near))
     # A purge may have removed passages that the index in memory still has.
     ids = [hit.passage for hit in near if hit.passage in passages]
-    scores = score(question, [full_text(passages[id_]) for id_ in ids])
+    scores = score(question, [build_full_text(passages[id_]) for id_ in ids])
     if scores is None:
         return near[:k]
     return _rank_best(dict(zip(ids, scores, strict=True)), k)

@@ -40,7 +40,7 @@ from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
 from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, select_largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
-from store.content import question_texts
+from store.content import read_question_texts
 from store.contract import Connection
 from store.records import GRID, PassageId, QuestionId, Vectors
 
@@ -282,7 +282,7 @@ def search_by_statements(
     )
     ids = dict(zip(paths, map(QuestionId, graph.ids(_to_rows(paths)).tolist()), strict=True))
     stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_to_rows(paths))]
-    texts = question_texts(connection, ids.values(), set(stated_in.tolist()))
+    texts = read_question_texts(connection, ids.values(), set(stated_in.tolist()))
     # A purge may have removed some of them.
     paths_with_text = {
         statement: path for statement, path in paths.items() if ids[statement] in texts

@@ -159,17 +159,17 @@ class _Watchdog:
                 continue
             self._asked_s[url] = now_s
             processes = [line.process for line, _ in waiting]
-            answers = (_sessions_of(url, processes) for _ in range(_ATTEMPTS))
-            known = next((answer for answer in answers if answer is not None), set[int]())
+            answers = (_list_sessions(url, processes) for _ in range(_ATTEMPTS))
+            live_processes = next((answer for answer in answers if answer is not None), set[int]())
             for line, since_s in waiting:
-                if line.process not in known and line.waiting_since_s == since_s:
+                if line.process not in live_processes and line.waiting_since_s == since_s:
                     line.cut()
 
 
 _watchdog = _Watchdog()
 
 
-def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
+def _list_sessions(url: str, processes: list[int]) -> set[int] | None:
     """Return the sessions (process ids of the server) that still exist on the server. Returns None
     if the server does not answer in time."""
     is_late = threading.Event()

@@ -25,7 +25,7 @@ from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters, displayed_url
+from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters, format_place
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
     Deposed,
@@ -95,13 +95,13 @@ class PostgresDialect:
     max_path_bytes = 2600  # A row of an index takes at most a third of a page, 2,704 bytes.
 
     @staticmethod
-    def ids(parameter: str = "?") -> str:
+    def select_ids(parameter: str = "?") -> str:
         # For an array the planner expects few rows, and uses indexes. For JSON it expects a hundred
         # rows, and would scan a table of 20,000 rows to find one id.
         return f"(SELECT unnest(translate({parameter}, '[]', '{{}}')::bigint[]))"
 
     @staticmethod
-    def names(parameter: str = "?") -> str:
+    def select_names(parameter: str = "?") -> str:
         return f"(SELECT json_array_elements_text({parameter}::json))"
 
     @staticmethod
@@ -109,11 +109,11 @@ class PostgresDialect:
         return f"json_array_elements_text({parameter}::json) AS {alias} (value)"
 
     @staticmethod
-    def indexed_by(index: str) -> str:
+    def force_index(index: str) -> str:
         return ""
 
     @staticmethod
-    def wrong_types(*columns: str) -> str:
+    def match_wrong_types(*columns: str) -> str:
         return "false"  # The server itself refuses values of a wrong type.
 
 
@@ -155,7 +155,7 @@ class Session:
     def begin_read(self) -> None:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def disk_failures(self) -> AbstractContextManager[None]:
+    def convert_disk_errors(self) -> AbstractContextManager[None]:
         return nullcontext()  # `_raise_store_errors` converts these errors.
 
     def refuse_gone(self) -> None:
@@ -171,7 +171,7 @@ class Session:
             with suppress(StoreError):  # The commit has succeeded, even if this fails.
                 self._analyze()
 
-    def without_reference_checks(self) -> AbstractContextManager[None]:
+    def skip_reference_checks(self) -> AbstractContextManager[None]:
         return nullcontext()  # All references have indexes, so the checks are cheap.
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
@@ -220,7 +220,7 @@ class Session:
         self._connection.close()
         self.line.disconnect()
 
-    def size_bytes(self) -> int:
+    def measure_size(self) -> int:
         row = self.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0])
 
@@ -228,23 +228,23 @@ class Session:
         """Do nothing: the pages are in the server's memory."""
 
     def reclaim_space(self, whole: bool) -> None:
-        for table in self._tables():
+        for table in self._list_tables():
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
     def _analyze(self) -> None:
         """Update the planner's statistics. In a large database, autovacuum updates them instead."""
         self._inserted = 0
-        tables = self._tables()
-        (known,) = self.execute(
+        tables = self._list_tables()
+        (row_count,) = self.execute(
             f"SELECT coalesce(sum(greatest(reltuples, 0)), 0)::bigint FROM pg_class WHERE {_TABLES}"
         ).fetchone()
-        if known <= _MANY_ROWS:
+        if row_count <= _MANY_ROWS:
             self.execute(f"ANALYZE {', '.join(tables)}")
-            self._analyze_after = max(_FEW_ROWS, _GROWTH * known)
+            self._analyze_after = max(_FEW_ROWS, _GROWTH * row_count)
         else:  # Autovacuum analyzes large tables in time.
             self._analyze_after = sys.maxsize
 
-    def _tables(self) -> list[str]:
+    def _list_tables(self) -> list[str]:
         rows = self.execute(f"SELECT relname FROM pg_class WHERE {_TABLES} ORDER BY relname")
         return [row[0] for row in rows.fetchall()]
 
@@ -254,10 +254,10 @@ class Session:
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
             )
 
-    def findings(self) -> Iterator[str]:
-        known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
-        if known != SCHEMA_VERSION:
-            yield f"an older hopsyncd wrote the database, with schema {known}"
+    def check_structure(self) -> Iterator[str]:
+        schema_number = self.execute("SELECT max(number) FROM applied").fetchone()[0]
+        if schema_number != SCHEMA_VERSION:
+            yield f"an older hopsyncd wrote the database, with schema {schema_number}"
         invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
         for (index,) in self.execute(invalid).fetchall():
             yield f"the index {index} is not valid"
@@ -307,7 +307,7 @@ class Session:
         if connection.info.server_version < _OLDEST_SERVER * 10_000:
             connection.close()
             raise NotADatabase(
-                f"Cannot use {displayed_url(self._url)}",
+                f"Cannot use {format_place(self._url)}",
                 f"the server runs PostgreSQL {connection.info.server_version // 10_000}",
                 f"Use PostgreSQL {_OLDEST_SERVER} or later",
             )
@@ -331,19 +331,19 @@ class Session:
             if error.diag.constraint_name != "version_pkey":
                 raise
             raise Deposed(
-                f"Cannot write a version to {displayed_url(self._url)}",
+                f"Cannot write a version to {format_place(self._url)}",
                 "another daemon has written a version with this number",
                 "No action is needed. This daemon continues as a reader, and nothing is lost",
             ) from error
         except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
             raise DiskFailure(
-                f"Cannot use the database {displayed_url(self._url)}",
+                f"Cannot use the database {format_place(self._url)}",
                 str(error.diag.message_primary or error).strip(),
                 "Free some space on the server. Syncs then continue automatically",
             ) from error
         except errors.ProgramLimitExceeded as error:  # psycopg calls it an OperationalError
             raise StoreError(
-                f"Cannot write to {displayed_url(self._url)}",
+                f"Cannot write to {format_place(self._url)}",
                 str(error.diag.message_primary or error).strip(),
                 "Report the error with the server's log. Nothing was written",
             ) from error
@@ -356,7 +356,7 @@ class Session:
 
     def _lost_error(self, error: Exception) -> ServerLost:
         return ServerLost(
-            f"Cannot reach the database server of {displayed_url(self._url)}",
+            f"Cannot reach the database server of {format_place(self._url)}",
             " ".join(str(error).split()),
             "Start the server, or check [store] url, the password (PGPASSWORD, a service or"
             " passfile) and the server's log. Committed data is kept, and work resumes"
@@ -364,13 +364,13 @@ class Session:
         )
 
 
-def _schema_files() -> dict[int, str]:
+def _list_schema_files() -> dict[int, str]:
     """Return the file name of each migration by its number, such as 012_initial.sql."""
     names = sorted(file.name for file in _SCHEMA.iterdir() if file.name.endswith(".sql"))
     return {int(name.partition("_")[0]): name for name in names}
 
 
-SCHEMA_VERSION = max(_schema_files())
+SCHEMA_VERSION = max(_list_schema_files())
 
 
 def open_writing(url: str) -> Connection:
@@ -385,7 +385,7 @@ def open_writing(url: str) -> Connection:
         while not session.elect():
             if time.monotonic() > end_s:
                 raise WriterBusy(
-                    f"Cannot write to {displayed_url(url)}",
+                    f"Cannot write to {format_place(url)}",
                     "another hopsyncd is already writing to the database",
                     "Stop that process, or run the command through the daemon",
                 )
@@ -402,9 +402,9 @@ def open_standing_by(url: str) -> Connection:
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
         end_s = time.monotonic() + _MIGRATION_S
-        while not session.elect() and _known_schema(session, url) < SCHEMA_VERSION:
+        while not session.elect() and _read_schema_number(session, url) < SCHEMA_VERSION:
             if time.monotonic() > end_s:
-                raise _older_schema_error(url, _known_schema(session, url))
+                raise _older_schema_error(url, _read_schema_number(session, url))
             time.sleep(0.1)
     return session
 
@@ -423,34 +423,34 @@ def open_reading(url: str) -> Session:
     NotADatabase."""
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
-        known = _known_schema(session, url)
-        if known < SCHEMA_VERSION:
-            raise _older_schema_error(url, known)
+        schema_number = _read_schema_number(session, url)
+        if schema_number < SCHEMA_VERSION:
+            raise _older_schema_error(url, schema_number)
     return session
 
 
-def _older_schema_error(url: str, known: int) -> OlderSchema:
+def _older_schema_error(url: str, schema_number: int) -> OlderSchema:
     return OlderSchema(
-        f"Cannot read {displayed_url(url)}",
-        f"the database has schema {known}"
-        if known
+        f"Cannot read {format_place(url)}",
+        f"the database has schema {schema_number}"
+        if schema_number
         else "the database has none of hopsyncd's tables",
         "Start `hopsyncd serve`, which migrates the database",
     )
 
 
-def _known_schema(session: Session, url: str) -> int:
+def _read_schema_number(session: Session, url: str) -> int:
     """Return the number of the database's schema, or 0 if it has none."""
     if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
         return 0
-    known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
-    if known > SCHEMA_VERSION:
+    schema_number = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
+    if schema_number > SCHEMA_VERSION:
         raise NewerSchema(
-            f"Cannot open {displayed_url(url)}",
-            f"schema {known} is too new; this hopsyncd supports up to {SCHEMA_VERSION}",
+            f"Cannot open {format_place(url)}",
+            f"schema {schema_number} is too new; this hopsyncd supports up to {SCHEMA_VERSION}",
             "Install the hopsyncd that wrote the database, or a later version. Nothing was changed",
         )
-    return known
+    return schema_number
 
 
 def _migrate(session: Session, url: str) -> None:
@@ -459,12 +459,12 @@ def _migrate(session: Session, url: str) -> None:
     session.begin_write()
     try:
         session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
-        known = _known_schema(session, url)
-        if not known:
+        schema_number = _read_schema_number(session, url)
+        if not schema_number:
             session.execute("CREATE SCHEMA IF NOT EXISTS hopsyncd")
             session.execute("CREATE TABLE applied (number bigint PRIMARY KEY)")
-        for number, name in _schema_files().items():
-            if number > known:
+        for number, name in _list_schema_files().items():
+            if number > schema_number:
                 script = _SCHEMA.joinpath(name).read_text()
                 session.execute(script)
                 session.execute("INSERT INTO applied VALUES (?)", [number])
@@ -474,7 +474,7 @@ def _migrate(session: Session, url: str) -> None:
             session.execute("ROLLBACK")
         if isinstance(error, psycopg.Error) and not isinstance(error, StoreError):
             raise NotADatabase(
-                f"Cannot create hopsyncd's tables in {displayed_url(url)}",
+                f"Cannot create hopsyncd's tables in {format_place(url)}",
                 " ".join(str(error).split()),
                 "Use a database in which this user may create a schema",
             ) from error

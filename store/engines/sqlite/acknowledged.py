@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from store.contract import Connection, Opened
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.files import replace_file
-from store.transactions import count_of, version_digest
+from store.transactions import compute_version_digest, count_of
 
 _SLOT_BYTES = 4096  # so that each slot is in a separate disk page
 
@@ -81,11 +81,13 @@ def read_acknowledged(database: Path) -> Acknowledged | None:
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
 
 
-def state_of(connection: Connection) -> Acknowledged:
+def read_state(connection: Connection) -> Acknowledged:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
         return NOTHING
     newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
-    return Acknowledged(count_of(connection, "writes"), newest, version_digest(connection, newest))
+    return Acknowledged(
+        count_of(connection, "writes"), newest, compute_version_digest(connection, newest)
+    )
 
 
 def acknowledge(connection: Connection) -> None:
@@ -93,7 +95,7 @@ def acknowledge(connection: Connection) -> None:
     if connection.opened is None:
         return
     note = note_path(connection.opened.database)
-    state = state_of(connection)
+    state = read_state(connection)
     try:
         if not _overwrite(note, state):
             _replace(note, state)
@@ -106,22 +108,25 @@ def acknowledge(connection: Connection) -> None:
         ) from error
 
 
-def refuse_older(connection: Connection, database: Path, known: Acknowledged) -> None:
+def refuse_older(connection: Connection, database: Path, recorded: Acknowledged) -> None:
     """Raise VersionsLost if the database is older than the acknowledged state."""
-    state = state_of(connection)
-    if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
+    state = read_state(connection)
+    if (
+        state.writes >= recorded.writes
+        and compute_version_digest(connection, recorded.version) == recorded.digest
+    ):
         return
-    if state.version < known.version:
+    if state.version < recorded.version:
         why = (
-            f"version {known.version} was acknowledged, but the database ends at version"
+            f"version {recorded.version} was acknowledged, but the database ends at version"
             f" {state.version}"
         )
-    elif state.writes >= known.writes:
-        why = f"version {known.version} differs from the acknowledged version {known.version}"
+    elif state.writes >= recorded.writes:
+        why = f"version {recorded.version} differs from the acknowledged version {recorded.version}"
     else:
         why = (
-            f"changes acknowledged at version {known.version} are missing (a tag, a purge, a pause,"
-            " a scan)"
+            f"changes acknowledged at version {recorded.version} are missing (a tag, a purge,"
+            " a pause, a scan)"
         )
     raise versions_lost_error(database, why)
 
@@ -175,7 +180,7 @@ def _replace(note: Path, state: Acknowledged) -> None:
 
 
 def stat_opened(database: Path) -> Opened:
-    file, log = database.stat(), _log_of(database).stat()
+    file, log = database.stat(), _get_log_path(database).stat()
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 
 
@@ -222,7 +227,7 @@ def _describe_fault(opened: Opened) -> str | None:
             return "another file has replaced the database file"
         if file.st_size < opened.least_bytes:
             return f"the database file was truncated to {file.st_size} bytes"
-        log = _log_of(opened.database).stat()
+        log = _get_log_path(opened.database).stat()
         if (log.st_dev, log.st_ino) != opened.log:
             return "another file has replaced the database's log (-wal)"
     except FileNotFoundError as error:
@@ -232,7 +237,7 @@ def _describe_fault(opened: Opened) -> str | None:
     return None
 
 
-def _log_of(database: Path) -> Path:
+def _get_log_path(database: Path) -> Path:
     return database.with_name(database.name + "-wal")
 
 
@@ -285,51 +290,53 @@ def _describe_missing_frames(log: Path, index: Path) -> str | None:
     result is valid if the index still has the same salt at the end.
     """
     while True:
-        counted = _index(index)
-        why = _damage(log, counted) if counted else None
-        after = _index(index)
+        counted = _read_index(index)
+        why = _find_damage(log, counted) if counted else None
+        after = _read_index(index)
         if why is None or (after and counted and after.salt == counted.salt):
             return why
 
 
-def _index(index: Path) -> _Index | None:
+def _read_index(index: Path) -> _Index | None:
     """Read the index, or return None if the index is damaged or being written. SQLite ignores such
     an index too."""
-    with index.open("rb") as opened:
-        first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
+    with index.open("rb") as file:
+        first, second = file.read(_INDEX_HEADER), file.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
         return None
     words = np.frombuffer(first, dtype=f"{_NATIVE}u4")
-    if _sums(words[:10], (0, 0)) != [tuple(words[10:].tolist())]:
+    if _compute_checksums(words[:10], (0, 0)) != [tuple(words[10:].tolist())]:
         return None
     return _Index(first[32:40], struct.unpack_from(f"{_NATIVE}I", first, 16)[0])
 
 
-def _damage(log: Path, index: _Index) -> str | None:
-    with log.open("rb") as opened:
-        header = opened.read(_WAL_HEADER)
+def _find_damage(log: Path, index: _Index) -> str | None:
+    with log.open("rb") as file:
+        header = file.read(_WAL_HEADER)
         if len(header) < _WAL_HEADER or header[16:24] != index.salt:
             return None
         magic, _, page_bytes = struct.unpack_from(">III", header)
         order: ByteOrder = ">" if magic == _MAGIC_BIG else "<"
         checksum = struct.unpack_from(">II", header, 24)
         words = np.frombuffer(header[:24], dtype=f"{order}u4")
-        if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or _sums(words, (0, 0)) != [checksum]:
+        if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or _compute_checksums(words, (0, 0)) != [
+            checksum
+        ]:
             return "has a damaged header"
         for first in range(0, index.committed, _FRAMES_AT_ONCE):
-            wanted = min(_FRAMES_AT_ONCE, index.committed - first)
-            frames = _frames(opened, wanted, _FRAME_HEADER + page_bytes)
-            sound, checksum = _sound_frames(frames, index.salt, checksum, order)
+            frame_count = min(_FRAMES_AT_ONCE, index.committed - first)
+            frames = _read_frames(file, frame_count, _FRAME_HEADER + page_bytes)
+            sound, checksum = _count_sound_frames(frames, index.salt, checksum, order)
             if sound < len(frames):
                 return (
                     f"is damaged at frame {first + sound + 1} of {index.committed} committed frames"
                 )
-            if sound < wanted:
+            if sound < frame_count:
                 return f"has {first + sound} of {index.committed} committed frames"
     return None
 
 
-def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
+def _read_frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
     """Read the next `count` frames of the log, one per row, or fewer at the end of the log."""
     data = log.read(count * frame_bytes)
     frame_count = len(data) // frame_bytes
@@ -338,7 +345,7 @@ def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
     )
 
 
-def _sound_frames(
+def _count_sound_frames(
     frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
 ) -> tuple[int, tuple[int, int]]:
     """Count the intact frames before the first damaged frame. Also returns the stored checksum of
@@ -352,14 +359,14 @@ def _sound_frames(
     stored = np.ascontiguousarray(frames[:, 16:24]).view(">u4").astype(np.uint32)
     seeds = np.vstack([np.array([before], dtype=np.uint32), stored[:-1]])
     content = np.ascontiguousarray(np.hstack([frames[:, :8], frames[:, _FRAME_HEADER:]]))
-    found = np.array(_sums(content.view(f"{order}u4"), seeds), dtype=np.uint32)
+    checksums = np.array(_compute_checksums(content.view(f"{order}u4"), seeds), dtype=np.uint32)
     salts = (frames[:, 8:16] == np.frombuffer(salt, dtype=np.uint8)).all(axis=1)
-    wrong = np.flatnonzero(~(salts & (found == stored).all(axis=1)))
+    wrong_frames = np.flatnonzero(~(salts & (checksums == stored).all(axis=1)))
     last = int(stored[-1, 0]), int(stored[-1, 1])
-    return (int(wrong[0]) if len(wrong) else len(frames)), last
+    return (int(wrong_frames[0]) if len(wrong_frames) else len(frames)), last
 
 
-def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
+def _compute_checksums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
     """Compute SQLite's cumulative checksum at the end of each row of 32-bit words, starting from
     the two sums in `seeds`."""
     columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)

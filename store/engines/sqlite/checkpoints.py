@@ -41,12 +41,12 @@ class Checkpointer:
         self._moved = 0  # the length of the log at the last checkpoint, in frames
         self._is_paused = False
 
-    def after_commit(self) -> None:
+    def start_if_due(self) -> None:
         """Start a checkpoint if the log is long enough. Does not wait for it."""
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
         try:
-            enough = self._enough_frames()
+            enough = self._count_enough_frames()
             if self._log.stat().st_size < enough * self._frame_bytes:
                 self._moved = 0
                 return
@@ -60,7 +60,7 @@ class Checkpointer:
             self._thread = threading.Thread(target=self._checkpoint, name="checkpoint")
             self._thread.start()
 
-    def _enough_frames(self) -> int:
+    def _count_enough_frames(self) -> int:
         """Return the number of new frames after which a checkpoint is due."""
         pages = self._database.stat().st_size // self._page_bytes
         return min(max(pages // _PAGES_A_FRAME, LOG_FRAMES), MOST_FRAMES)

@@ -62,7 +62,7 @@ _PAGES_KIB = 2000  # the size of the idle writer's page cache
 _AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
-def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
+def to_disk_failure(error: BaseException, what: str) -> DiskFailure | None:
     """Convert an error to DiskFailure if the disk caused the error. Returns None for other errors.
     `what` says what failed."""
     # Errors from SQLite's backup API carry no code.
@@ -87,11 +87,11 @@ class SqliteDialect:
     unindexed = "NOT INDEXED"
 
     @staticmethod
-    def ids(parameter: str = "?") -> str:
+    def select_ids(parameter: str = "?") -> str:
         return f"(SELECT value FROM json_each({parameter}))"
 
     @staticmethod
-    def names(parameter: str = "?") -> str:
+    def select_names(parameter: str = "?") -> str:
         return f"(SELECT value FROM json_each({parameter}))"
 
     @staticmethod
@@ -99,11 +99,11 @@ class SqliteDialect:
         return f"json_each({parameter}) AS {alias}"
 
     @staticmethod
-    def indexed_by(index: str) -> str:
+    def force_index(index: str) -> str:
         return f"INDEXED BY {index}"
 
     @staticmethod
-    def wrong_types(*columns: str) -> str:
+    def match_wrong_types(*columns: str) -> str:
         types = " || ".join(f"typeof({column})" for column in columns)
         return f"{types} <> '{'integer' * len(columns)}'"
 
@@ -118,15 +118,15 @@ class FileConnection(sqlite.Connection):
     dialect: Dialect = SqliteDialect()
     checkpointer: Checkpointer | None = None
 
-    def size_bytes(self) -> int:
+    def measure_size(self) -> int:
         pages, size = (
             self.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
         )
         return int(pages * size)
 
     def drop_pages(self) -> None:
-        most = self.execute("PRAGMA cache_size").fetchone()[0]
-        for size in (-_PAGES_KIB, most):
+        cache_size = self.execute("PRAGMA cache_size").fetchone()[0]
+        for size in (-_PAGES_KIB, cache_size):
             self.execute(f"PRAGMA cache_size = {size}")
 
     def restart_sequences(self) -> None:
@@ -146,7 +146,7 @@ class FileConnection(sqlite.Connection):
         note_size(self)
         acknowledge(self)
         if self.checkpointer:
-            self.checkpointer.after_commit()
+            self.checkpointer.start_if_due()
 
     def close(self) -> None:
         if self.checkpointer:
@@ -154,18 +154,18 @@ class FileConnection(sqlite.Connection):
         super().close()
 
     @contextmanager
-    def disk_failures(self) -> Iterator[None]:
+    def convert_disk_errors(self) -> Iterator[None]:
         try:
             yield
         except SqliteError as error:
             file = self.execute("PRAGMA database_list").fetchone()[2]
-            failure = disk_failure(error, f"Cannot use the database {file}")
+            failure = to_disk_failure(error, f"Cannot use the database {file}")
             if failure is None:
                 raise
             raise failure from error
 
     @contextmanager
-    def without_reference_checks(self) -> Iterator[None]:
+    def skip_reference_checks(self) -> Iterator[None]:
         self.execute("PRAGMA foreign_keys = OFF")
         try:
             yield
@@ -201,48 +201,48 @@ class Library:
         return tuple(int(part) for part in self.sqlite.split(".")) >= _WAL_REPAIRED
 
 
-def library() -> Library:
+def describe_library() -> Library:
     """Return the version and extensions of the SQLite library in use."""
-    with closing(memory_database()) as plain:
+    with closing(open_memory_database()) as plain:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
     module = sqlite.__name__.partition(".")[0]
-    return Library(module, version, _vec_version(), "ENABLE_FTS5" in options)
+    return Library(module, version, _read_vec_version(), "ENABLE_FTS5" in options)
 
 
-def _vec_version() -> str:
+def _read_vec_version() -> str:
     try:
-        with closing(vector_functions()) as connection:
+        with closing(open_vector_functions()) as connection:
             return str(connection.execute("SELECT vec_version()").fetchone()[0])
     except (SqliteError, AttributeError):
         return ""
 
 
-def memory_database() -> FileConnection:
+def open_memory_database() -> FileConnection:
     """Open an empty in-memory database without extensions."""
     return sqlite.connect(":memory:", isolation_level=None, factory=FileConnection)
 
 
-def fresh_database() -> FileConnection:
+def open_fresh_database() -> FileConnection:
     """Open an empty in-memory database with the current schema."""
-    connection = memory_database()
+    connection = open_memory_database()
     _migrate(connection)
     return connection
 
 
-def vector_functions() -> FileConnection:
+def open_vector_functions() -> FileConnection:
     """Open an empty in-memory database with sqlite-vec's functions."""
-    connection = memory_database()
+    connection = open_memory_database()
     load_extension(connection)
     return connection
 
 
-def objects_of(connection: Connection) -> dict[str, str]:
+def read_objects(connection: Connection) -> dict[str, str]:
     """Return the SQL of every table, index and view, by name."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _why_not_opened(path: Path, error: OperationalError) -> str:
+def _explain_open_error(path: Path, error: OperationalError) -> str:
     if path.is_dir():
         return "the path is a folder"
     return str(error) if path.exists() else "the file does not exist"
@@ -262,7 +262,7 @@ def open_file(path: Path, mode: str = "rw") -> FileConnection:
     except OperationalError as error:
         raise NotADatabase(
             f"Cannot open {path}",
-            _why_not_opened(path, error),
+            _explain_open_error(path, error),
             "Check the path, and that you may read and write the file. If the file is lost, restore"
             " a backup",
         ) from error
@@ -280,7 +280,7 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
         refused = NotADatabase(
             f"Cannot open {path}", str(error), "Restore a backup, or move the file away"
         )
-        raise disk_failure(error, f"Cannot open {path}") or refused from error
+        raise to_disk_failure(error, f"Cannot open {path}") or refused from error
     if application_id != APPLICATION_ID and tables:
         raise NotADatabase(
             f"Cannot open {path}",
@@ -310,7 +310,7 @@ def _migrate(connection: FileConnection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     # A script that replaces a table would delete the rows that refer to it.
-    with connection.without_reference_checks(), transaction(connection):
+    with connection.skip_reference_checks(), transaction(connection):
         apply_migrations(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -325,20 +325,23 @@ def _refuse_loss(path: Path) -> None:
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
-    known = read_acknowledged(path)  # read before the database, because a writer may be active
+    acknowledged = read_acknowledged(
+        path
+    )  # read before the database, because a writer may be active
     refuse_lost_wal(path)
-    if known is None:
+    if acknowledged is None:
         return
     if not path.exists():
-        if known.version:
+        if acknowledged.version:
             raise versions_lost_error(
-                path, f"version {known.version} was committed, but the database file is missing"
+                path,
+                f"version {acknowledged.version} was committed, but the database file is missing",
             )
         return
     # Read-only: on closing, a writer would checkpoint the readable part of a damaged log.
     with closing(open_file(path, "ro")) as connection:
         _refuse_foreign(connection, path)
-        refuse_older(connection, path, known)
+        refuse_older(connection, path, acknowledged)
 
 
 def find_loss(path: Path) -> str | None:
@@ -354,12 +357,12 @@ def find_loss(path: Path) -> str | None:
 def _has_open(path: Path) -> bool:
     """Whether this process has the file open."""
     try:
-        wanted = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
     for descriptor in Path("/dev/fd").iterdir():
         with suppress(OSError):  # One entry is the descriptor of this listing.
-            if os.path.samestat(os.fstat(int(descriptor.name)), wanted):
+            if os.path.samestat(os.fstat(int(descriptor.name)), status):
                 return True
     return False
 
@@ -372,7 +375,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     acknowledged change is missing, VersionsLost is raised. With `accept_loss`, the database is
     opened anyway, and the lost version numbers are never used again.
     """
-    known = read_acknowledged(path)
+    acknowledged = read_acknowledged(path)
     if not accept_loss:
         _refuse_loss(path)
     with _folder_of(path):
@@ -380,7 +383,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     connection = open_file(path)
     try:
         _refuse_foreign(connection, path)
-        with connection.disk_failures():
+        with connection.convert_disk_errors():
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 # This takes effect only while the file is empty.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -393,9 +396,9 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
         for setting in (*_WRITER, _LOG):
             connection.execute(f"PRAGMA {setting}")
         _migrate(connection)
-        if accept_loss and known:
+        if accept_loss and acknowledged:
             with transaction(connection):
-                reserve_lost(connection, known.version)
+                reserve_lost(connection, acknowledged.version)
             note_path(path).unlink()
         connection.opened = stat_opened(path)
         connection.acknowledge()

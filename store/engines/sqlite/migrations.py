@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-def _statements(script: str) -> Iterator[str]:
+def _split_statements(script: str) -> Iterator[str]:
     """Split a SQL script into statements, because `executescript()` would commit in the middle of
     the migration."""
     pending = ""
@@ -40,13 +40,13 @@ def apply_migrations(connection: Connection, stop_before: str | None = None) -> 
 
     migrations = Migrations("hopsyncd")
     for name in _STEPS:
-        migrations(name=name)(_step(name))
+        migrations(name=name)(_make_step(name))
     migrations.apply(Database(cast(sqlite3.Connection, connection)), stop_before=stop_before)
 
 
-def _step(name: str) -> Callable[["Database"], None]:
+def _make_step(name: str) -> Callable[["Database"], None]:
     def run(db: "Database") -> None:
-        for statement in _statements(
+        for statement in _split_statements(
             resources.files("store.engines.sqlite").joinpath("schema", f"{name}.sql").read_text()
         ):
             db.conn.execute(statement)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from store.contract import Connection
 from store.engines.sqlite.acknowledged import expect_shrinking, note_size
-from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
+from store.engines.sqlite.database import FileConnection, SqliteError, open_file, to_disk_failure
 from store.exceptions import BackupFailed, DiskFailure
 from store.files import sync_to_disk
 from store.transactions import snapshot
@@ -38,8 +38,11 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
-    free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
-    if 10 * free > whole and connection.size_bytes() <= _QUICK_BYTES:
+    free, page_count = (
+        _free_pages(connection),
+        connection.execute("PRAGMA page_count").fetchone()[0],
+    )
+    if 10 * free > page_count and connection.measure_size() <= _QUICK_BYTES:
         vacuum(connection, between)
         return
     while free:
@@ -56,7 +59,7 @@ def _free_pages(connection: Connection) -> int:
 
 def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
     """Rewrite the whole file, and turn on incremental vacuum. `between` is called at the end."""
-    with connection.disk_failures():
+    with connection.convert_disk_errors():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _run_shrinking(connection, "VACUUM")
     between()
@@ -68,7 +71,7 @@ def _run_shrinking(connection: Connection, statement: str) -> None:
 
     The file may shrink even if the statement fails, because some of the work may be done.
     """
-    with connection.disk_failures():
+    with connection.convert_disk_errors():
         expect_shrinking(connection)
         try:
             connection.execute(statement).fetchall()
@@ -84,14 +87,14 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
-        with connection.disk_failures():
+        with connection.convert_disk_errors():
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
     return not busy
 
 
-def backup(connection: Connection, target: Path) -> None:
+def copy_to_file(connection: Connection, target: Path) -> None:
     """Write the database as one file that only its owner can read. Raises BackupFailed.
 
     The target must not exist. The copy is written to a temporary file in the target's folder
@@ -106,7 +109,7 @@ def backup(connection: Connection, target: Path) -> None:
         _refuse_existing(target)
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     except OSError as error:
-        raise _backup_error(target, _reason_of(error)) from error
+        raise _backup_error(target, _describe_error(error)) from error
     os.close(descriptor)
     part = Path(name)
     try:
@@ -114,7 +117,7 @@ def backup(connection: Connection, target: Path) -> None:
         sync_to_disk(part)
         _publish(part, target)
     except (OSError, SqliteError, DiskFailure) as error:
-        raise _backup_error(target, _reason_of(error)) from error
+        raise _backup_error(target, _describe_error(error)) from error
     finally:
         # SQLite cannot delete these on a failing disk
         for suffix in ("", "-journal", "-wal", "-shm"):
@@ -138,10 +141,10 @@ def _backup_error(
     return BackupFailed(f"Cannot write the backup {target}", why, hint)
 
 
-def _reason_of(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    failure = error if isinstance(error, DiskFailure) else disk_failure(error, "")
+    failure = error if isinstance(error, DiskFailure) else to_disk_failure(error, "")
     return failure.why if failure else str(error)
 
 
@@ -199,7 +202,7 @@ class _File:
     def log(self) -> Path:
         return self.path.with_name(self.path.name + "-wal")
 
-    def page(self, number: int) -> bytes:
+    def read_page(self, number: int) -> bytes:
         return os.pread(self.descriptor, self.page_bytes, (number - 1) * self.page_bytes)
 
 
@@ -236,8 +239,8 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
     - A page that was written between two steps is scrubbed again: when SQLite reorders sibling
       pages, a page takes its gap to another number.
     """
-    file = _file_of(connection)
-    pages, first, logged = _page_count(connection), 1, set[int]()
+    file = _get_file(connection)
+    pages, first, logged = _count_pages(connection), 1, set[int]()
     with _no_checkpoints(connection):
         while first <= pages or logged:
             if not _empty_log(connection, file, logged, between):
@@ -245,7 +248,7 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
             with _hold_write_lock(connection, file) as is_alone:
                 if not is_alone:
                     continue
-                page_count = _page_count(connection)
+                page_count = _count_pages(connection)
                 numbers = logged.union(range(first, min(first + pages_at_once, pages + 1)))
                 _scrub_pages(file, sorted(number for number in numbers if number <= page_count))
             connection.execute("PRAGMA shrink_memory")
@@ -253,32 +256,32 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
             first += pages_at_once
             if first <= pages:
                 between()
-            logged.update(_logged_pages(file))
+            logged.update(_list_logged_pages(file))
     return True
 
 
-def _file_of(connection: Connection) -> _File:
+def _get_file(connection: Connection) -> _File:
     if not connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
         raise _UnknownFormat  # Without auto_vacuum a file has no pointer map.
     path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])
-    return _File(path, _descriptor(path), page_bytes)
+    return _File(path, _find_descriptor(path), page_bytes)
 
 
-def _descriptor(path: Path) -> int:
+def _find_descriptor(path: Path) -> int:
     """Return the file descriptor that SQLite opened for this path. The descriptor stays open while
     this process has a lock on the file."""
-    wanted = path.stat()
+    status = path.stat()
     for entry in Path("/dev/fd").iterdir():
         with suppress(OSError):  # One entry is the descriptor of this listing.
             number = int(entry.name)
             mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
-            if mode == os.O_RDWR and os.path.samestat(os.fstat(number), wanted):
+            if mode == os.O_RDWR and os.path.samestat(os.fstat(number), status):
                 return number
     raise _UnknownFormat
 
 
-def _page_count(connection: Connection) -> int:
+def _count_pages(connection: Connection) -> int:
     return int(connection.execute("PRAGMA page_count").fetchone()[0])
 
 
@@ -303,14 +306,14 @@ def _empty_log(
     reader kept the log in use."""
     for _ in range(_TRIES):
         connection.refuse_gone()
-        logged.update(_logged_pages(file))
+        logged.update(_list_logged_pages(file))
         if truncate_wal(connection, wait=False):
             return True
         between()
     return False
 
 
-def _logged_pages(file: _File) -> Iterator[int]:
+def _list_logged_pages(file: _File) -> Iterator[int]:
     """Yield the numbers of the pages in the log."""
     frame_bytes = _FRAME_HEADER + file.page_bytes
     with _disk_errors(file), file.log.open("rb") as log:
@@ -335,7 +338,7 @@ def _disk_errors(file: _File) -> Iterator[None]:
 def _hold_write_lock(connection: Connection, file: _File) -> Iterator[bool]:
     """Hold the write lock in the block. Yields False if another transaction wrote before the lock
     was acquired."""
-    with connection.disk_failures():
+    with connection.convert_disk_errors():
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield file.log.stat().st_size == 0
@@ -350,8 +353,8 @@ def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
     with _disk_errors(file):
         for number in numbers:
             if _is_btree(file, number, maps):
-                page = file.page(number)
-                start, end = _gap(page, _FIRST_PAGE_HEADER if number == 1 else 0)
+                page = file.read_page(number)
+                start, end = _find_gap(page, _FIRST_PAGE_HEADER if number == 1 else 0)
                 if page[start:end] != bytes(end - start):
                     offset = (number - 1) * file.page_bytes + start
                     os.pwrite(file.descriptor, bytes(end - start), offset)
@@ -361,7 +364,7 @@ def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
 def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
     """Whether a page belongs to a b-tree. `maps` caches the pages of the pointer map."""
     if number == 1:
-        if file.page(1)[_RESERVED_AT]:
+        if file.read_page(1)[_RESERVED_AT]:
             raise _UnknownFormat
         return True
     interval = file.page_bytes // _MAP_ENTRY + 1
@@ -369,14 +372,14 @@ def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
     if map_page == _LOCK_BYTE // file.page_bytes + 1:
         raise _UnknownFormat
     if map_page not in maps:
-        maps[map_page] = file.page(map_page)
+        maps[map_page] = file.read_page(map_page)
     return number > map_page and maps[map_page][(number - map_page - 1) * _MAP_ENTRY] in (
         _ROOT,
         _BTREE,
     )
 
 
-def _gap(page: bytes, header: int) -> tuple[int, int]:
+def _find_gap(page: bytes, header: int) -> tuple[int, int]:
     """Return the start and end of the gap between the cell pointers and the cells of a b-tree page.
     `header` is the offset of the page's header."""
     pointers = _POINTERS_AT.get(page[header])

@@ -5,42 +5,45 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from store.contract import Connection
-from store.engines.sqlite.database import APPLICATION_ID, fresh_database, objects_of
+from store.engines.sqlite.database import APPLICATION_ID, open_fresh_database, read_objects
 from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.records import RESTORE, Finding, name_rows
 
 
-def quick_integrity(connection: Connection) -> Iterator[Finding]:
-    yield from _pragma(connection, "quick_check")
+def check_quick_integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _run_pragma(connection, "quick_check")
 
 
-def integrity(connection: Connection) -> Iterator[Finding]:
-    yield from _pragma(connection, "integrity_check")
+def check_integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _run_pragma(connection, "integrity_check")
 
 
-def small_tables(connection: Connection) -> Iterator[Finding]:
+def check_small_tables(connection: Connection) -> Iterator[Finding]:
     """Check the structure of the small tables, not of the tables of matches and content."""
     for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
-        yield from _pragma(connection, f"quick_check({table})")
+        yield from _run_pragma(connection, f"quick_check({table})")
 
 
-def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
+def _run_pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
     for (line,) in connection.execute(f"PRAGMA {pragma}"):
         if line != "ok":
             yield Finding("SQLite's structure is sound", "file", line, RESTORE)
 
 
-def schema(connection: Connection) -> Iterator[Finding]:
+def check_schema(connection: Connection) -> Iterator[Finding]:
     numbers = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION}
-    for pragma, wanted in numbers.items():
+    for pragma, expected_value in numbers.items():
         number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-        if number != wanted:
+        if number != expected_value:
             yield Finding(
-                "the file has the current schema", pragma, f"is {number}, not {wanted}", RESTORE
+                "the file has the current schema",
+                pragma,
+                f"is {number}, not {expected_value}",
+                RESTORE,
             )
-    stored = objects_of(connection)
-    with closing(fresh_database()) as fresh:
-        objects = objects_of(fresh)
+    stored = read_objects(connection)
+    with closing(open_fresh_database()) as fresh:
+        objects = read_objects(fresh)
     for name, sql in objects.items():
         if name not in stored:
             yield Finding("the schema is complete", name, "is missing", RESTORE)
@@ -48,7 +51,7 @@ def schema(connection: Connection) -> Iterator[Finding]:
             yield Finding("the schema is complete", name, "differs from the schema", RESTORE)
 
 
-def references(connection: Connection) -> Iterator[Finding]:
+def check_references(connection: Connection) -> Iterator[Finding]:
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         where = name_rows(table) if row_id is None else f"{name_rows(table)} {row_id}"
         yield Finding(
