@@ -58,7 +58,7 @@ from hopsyncd.models.loading import load_encoder
 from store.check import refuse_damaged
 from store.open_database import open_writer
 from store.transactions import snapshot
-from store.versions import head
+from store.versions import read_head
 
 config = load_config(None)
 began = now()
@@ -68,7 +68,7 @@ refuse_damaged(connection)
 done("opening and checking the store")
 encoder = load_encoder(config)
 with snapshot(connection):
-    served = load_snapshot(connection, head(connection))
+    served = load_snapshot(connection, read_head(connection))
 done("the graph from the store")
 encoder.encode([sys.argv[2]])
 done("encoder, tokenizer, first vector")

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.argv = ["benchmarks/clients.py", "--json", "--clients", "3"]
 from common import write_result
 from hopsyncd.evaluation.measures import Share
-rows = [["idle", 17.5], ["busy", Share.mean([1.0] * 9)]]
+rows = [["idle", 17.5], ["busy", Share.from_values([1.0] * 9)]]
 write_result("clients", ["phase", "answers/s"], rows, Path(sys.stdin.read()))
 """
 

@@ -18,17 +18,17 @@ _NEW = re.compile(r"New file `(\S+)`" + _BLOCK, re.DOTALL)
 _ADDED = re.compile(r"In `(\S+)`, (after|before) `([^\n]+)`" + _BLOCK, re.DOTALL)
 _REPLACED = re.compile(r"In `(\S+)`, replace `([^\n`]+)` with `([^\n`]+)`")
 USE_FORMAT = """
-from connectors.media_type import is_document_name, media_type
+from connectors.media_type import is_document_name, guess_media_type
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.samples import SAMPLES
 
 file = b"0:01.0,0:02.0\\nA bronze\\ndoor.\\n\\n0:03.0,0:04.0\\nIt opens."
 assert is_document_name("film.sbv")
-blocks = extract(file, media_type("film.sbv"))
+blocks = extract(file, guess_media_type("film.sbv"))
 assert [(one.text, one.first_line, one.last_line) for one in blocks] == [
     ("A bronze\\ndoor.", 1, 3), ("It opens.", 5, 6)
 ], blocks
-(sample,) = extract(SAMPLES[media_type("film.sbv")](), media_type("film.sbv"))
+(sample,) = extract(SAMPLES[guess_media_type("film.sbv")](), guess_media_type("film.sbv"))
 assert sample.text == "Sample"
 """
 USE_STRATEGY = """
@@ -57,7 +57,7 @@ assert found("agreement") == [one for one in words if one in vectors] != [], (wo
 USE_ENDPOINT = """
 import subprocess, sys
 from hopsyncd.api.app import ENDPOINTS
-from hopsyncd.api.endpoints import openapi_document
+from hopsyncd.api.endpoints import build_openapi_document
 
 (made,) = [one for one in ENDPOINTS if one.path == "/v1/count"]
 assert made.right == "read" and made.summary == "The number of documents that the caller may see"
