@@ -91,7 +91,8 @@ _SOURCE_NAMES = _split_words(
 def guess_media_type(name: str) -> str:
     """Return the MIME type that the last component of a path suggests. The default is `text/plain`.
 
-    >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
+    >>> names = "notes/Plan.MD", "src/Makefile", "app.log"
+    >>> tuple(guess_media_type(name) for name in names)
     ('text/markdown', 'text/x-source', 'text/plain')
     """
     suffix = get_suffix(name)

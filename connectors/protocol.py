@@ -208,7 +208,7 @@ class Selection:
 def list_prefixes(path: str) -> list[str]:
     """Return the paths of the folders above a path, topmost first, and the path itself.
 
-    >>> prefixes("a/b/c.md"), prefixes("")
+    >>> list_prefixes("a/b/c.md"), list_prefixes("")
     (['a', 'a/b', 'a/b/c.md'], [])
     """
     ends = [end for end, letter in enumerate(path) if letter == "/"]

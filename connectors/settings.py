@@ -114,9 +114,9 @@ def normalise_address(text: str, base: str = "") -> str | None:
     """Return a link as a canonical address without fragment, or None if it is not an http or https
     address.
 
-    >>> address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
+    >>> normalise_address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
     'http://example.org/a/B%20c'
-    >>> address("mailto:ann@example.org", "http://example.org/") is None
+    >>> normalise_address("mailto:ann@example.org", "http://example.org/") is None
     True
     """
     try:

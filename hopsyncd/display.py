@@ -169,7 +169,7 @@ def describe_doubt(passages: Sequence[Mapping[str, Any]]) -> str:
 def pluralise(number: int, noun: str) -> str:
     """Format a number with its noun.
 
-    >>> plural(1, "passage"), plural(2000, "passage")
+    >>> pluralise(1, "passage"), pluralise(2000, "passage")
     ('1 passage', '2,000 passages')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -214,7 +214,7 @@ def format_full_time(time: str | None) -> str:
 def format_duration(seconds: float) -> str:
     """Format a number of seconds as a rounded duration.
 
-    >>> duration(42), duration(600), duration(9000)
+    >>> format_duration(42), format_duration(600), format_duration(9000)
     ('42 s', '10 min', '2.5 h')
     """
     if seconds < 120:

@@ -15,7 +15,7 @@ _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x
 def make_printable(text: str, keep: str = "") -> str:
     """Escape the control characters in `text`, except the characters in `keep`.
 
-    >>> printable("a\\x1b[2J\\n"), printable("b\\u202e\\n", keep="\\n")
+    >>> make_printable("a\\x1b[2J\\n"), make_printable("b\\u202e\\n", keep="\\n")
     ('a\\\\x1b[2J\\\\n', 'b\\\\u202e\\n')
     """
     return text if text.isprintable() else text.translate(_make_escapes(keep))

@@ -156,7 +156,7 @@ def count_by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[
 
     Folders are split into subfolders as long as their number stays small.
 
-    >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
+    >>> count_by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
     2
     """
     places = {

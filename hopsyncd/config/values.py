@@ -188,7 +188,7 @@ def make_encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAd
 
     A URL gets a key only if `encoder_api_key_env` names it.
 
-    >>> encoder_address("ollama:nomic-embed-text", "")
+    >>> make_encoder_address("ollama:nomic-embed-text", "")
     EncoderAddress(base_url='http://127.0.0.1:11434/v1', model='nomic-embed-text', key_env='')
     """
     kind, colon, model = encoder.partition(":")

@@ -123,7 +123,7 @@ def _make_bounds(period: str) -> tuple[str, str]:
 def _format_label(period: str) -> str:
     """Format a month or a year as the label of a bar.
 
-    >>> _label("2026-03"), _label("2019")
+    >>> _format_label("2026-03"), _format_label("2019")
     ('Mar 2026', '2019')
     """
     if len(period) == 4:

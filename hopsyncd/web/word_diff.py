@@ -110,7 +110,7 @@ def _split_words(text: str) -> list[str]:
     """Split the text into words, each with the space after it. Punctuation after a word is a
     separate item.
 
-    >>> _words("Of 1.5 m, or so.")
+    >>> _split_words("Of 1.5 m, or so.")
     ['Of ', '1.5 ', 'm', ', ', 'or ', 'so', '.']
     """
     words = list[str]()

@@ -72,7 +72,7 @@ _INSTRUCTIONS = (
 def make_address(source: str, document: str) -> str:
     """Return the resource address of a document.
 
-    >>> address("my notes", "people/ada?.md")
+    >>> make_address("my notes", "people/ada?.md")
     'hopsyncd://my%20notes/people/ada%3F.md'
     """
     return f"hopsyncd://{quote(source, safe='')}/{quote(document)}"

@@ -159,7 +159,8 @@ def split_document(passages: Sequence[Mapping[str, Any]]) -> list[str]:
 def format_location(passages: Sequence[Mapping[str, Any]]) -> str:
     """Return the location of consecutive passages.
 
-    >>> span([{"lines": [3, 4], "location": "lines 3-4"}, {"lines": [6, 9], "location": ""}])
+    >>> first, last = {"lines": [3, 4], "location": "lines 3-4"}, {"lines": [6, 9], "location": ""}
+    >>> format_location([first, last])
     'lines 3-9'
     """
     first, last = passages[0], passages[-1]
@@ -229,7 +230,7 @@ def divide_total(requests: Sequence[int], total: int) -> list[int]:
 
     Small requests are granted in full. Larger requests share the remainder equally.
 
-    >>> shares([10, 100, 200], 150)
+    >>> divide_total([10, 100, 200], 150)
     [10, 70, 70]
     """
     granted, tokens_left = [0] * len(requests), max(total, 0)
