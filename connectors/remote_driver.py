@@ -73,7 +73,7 @@ class Driver:
     _stuck: list[threading.Thread] = field(default_factory=list, repr=False)
 
     def get_root(self) -> str:
-        """The driver's path for the URL, without a final `/`."""
+        """Return the driver's path for the URL, without a final `/`."""
         self._connect_once()
         return self._root
 

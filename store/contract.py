@@ -124,7 +124,7 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
     def measure_size(self) -> int:
-        """The size of the database in bytes, without its log."""
+        """Return the size of the database in bytes, without its log."""
 
     def drop_pages(self) -> None:
         """Release most of the database pages that this process caches in memory."""

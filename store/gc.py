@@ -228,8 +228,8 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 def find_unused_sets(
     connection: Connection, between: Between, sets_at_once: int = 50_000
 ) -> list[int]:
-    """Return the question sets that no passage interval uses. `between` is called after every
-    `sets_at_once` passages.
+    """Return the ids of the question sets that no passage interval uses. The sets are read in
+    batches of about `sets_at_once`, and `between` is called between two batches.
 
     If `between` commits a version, the result may lack sets that became unused, or contain sets
     that are in use again.

@@ -57,7 +57,8 @@ class Spool:
             self._places[url] = (start, len(head), len(page.data), page.revision)
 
     def take(self, url: str, revision: str) -> Fetched | None:
-        """Remove and return the page with this address and revision, if it is stored."""
+        """Remove the page with this address. Returns the page if it has this revision, else
+        None."""
         start, head_bytes, data_bytes, kept = self._places.pop(url, (0, 0, 0, ""))
         if self._file is None or not kept or kept != revision:
             return None

@@ -136,9 +136,10 @@ class ReportedVersions:
 class AdminService:
     """The endpoints of administration.
 
-    `removed` has the names of sources that were removed but are still configured. `reload` and
-    `reencode` are functions of the daemon. `reported` has the versions up to which `sync` has
-    reported changes.
+    `_reported` has the versions up to which `sync` has reported changes. `_removed` has the names
+    of the sources that were removed but are still configured. `_reload` applies the changed
+    configuration. `_reencode` embeds all passages with the configured encoder, or reports the cost
+    if its second argument (`dry_run`) is true.
     """
 
     _parts: DaemonParts

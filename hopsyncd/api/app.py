@@ -55,7 +55,7 @@ from store.exceptions import ServerLost
 class DescriptionService:
     @endpoint("GET", "/v1/openapi.json", "read")
     def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
-        """The OpenAPI 3.1 document."""
+        """Return the OpenAPI 3.1 document."""
         return build_openapi_document(ENDPOINTS)
 
 

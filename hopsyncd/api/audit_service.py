@@ -17,7 +17,7 @@ class AuditService:
 
     @endpoint("GET", "/v1/audit", "owner")
     def audit(self, request: AuditRequest, caller: Caller) -> AuditAnswer:
-        """The recorded requests, newest first."""
+        """List recorded requests, newest first."""
         since = _parse_moment(request.since) if request.since else None
         entries, torn = self._audit.read(request.limit, since, request.user)
         return {

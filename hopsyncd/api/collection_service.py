@@ -137,7 +137,10 @@ class CollectionService:
 
     @endpoint("GET", "/v1/file", "read")
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
-        """The text of a document's file, if the file has not changed since it was indexed."""
+        """Read a document's text file. Fails with 404 if the file has changed since indexing.
+
+        Also fails with 404 for other kinds of sources than folders, and for files over 1 MiB.
+        """
         if not caller.acl.shows_document(request.source, request.document):
             raise no_file_error(
                 request.source,
@@ -176,7 +179,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:
-        """The changes of a document, sentence by sentence, newest first."""
+        """List a document's changes by sentence, newest first."""
         if not caller.acl.shows_document(request.source, request.document):
             raise _no_document_error(request)
         with snapshot(connection := self._parts.reader.get_connection()):

@@ -81,8 +81,8 @@ def _read_author(note: Path) -> bytes:
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
-    """Create a file with this name, or with a number after the name if the name is in use. Returns
-    the file's name."""
+    """Create `name`.md in the folder with the file descriptor `folder`. If the name is taken, a
+    number is added, as in `name`-2.md. Returns the file's name."""
     number = 1
     while True:
         file = f"{name}.md" if number == 1 else f"{name}-{number}.md"

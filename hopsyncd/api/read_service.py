@@ -291,7 +291,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
-        """A passage, and the questions that it answers and raises."""
+        """Return a passage and its questions."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return answer_passage(
                 connection, head, request.id, self._parts.freshness.list_reasons(caller.acl)
@@ -315,7 +315,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
-        """The passages of a document, in reading order."""
+        """List a document's passages, in reading order."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return answer_document(
                 connection, head, request, self._parts.freshness.list_reasons(caller.acl)
@@ -323,7 +323,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
-        """The passages near a passage in the graph, nearest first."""
+        """List the passages near a passage in the graph, nearest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return answer_neighbours(
                 connection, head, request, self._parts.freshness.list_reasons(caller.acl)
@@ -331,7 +331,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
-        """The paths from one passage to another, shortest first."""
+        """Find the paths from one passage to another, shortest first."""
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
             return answer_paths(
                 connection, head, request, self._parts.freshness.list_reasons(caller.acl)
@@ -339,7 +339,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
-        """Versions, newest first."""
+        """List versions, newest first."""
         with snapshot(connection := self._parts.reader.get_connection()):
             hidden = caller.acl.hidden_among(read_source_names(connection).values())
             entries = read_log(connection, request.limit, request.before)

@@ -98,7 +98,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
-        """The state of the daemon and its sources."""
+        """Report the state of the daemon and its sources."""
         writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("write")
         rights = sorted(right for right in get_args(Right) if caller.may(right))
         return {
@@ -285,7 +285,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/sources", "read")
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
-        """The sources and their states."""
+        """List sources and their states."""
         acl, pending = caller.acl, self._parts.worker.pending  # read before the version
 
         def describe(connection: Connection, _: str | None) -> SourcesAnswer:
@@ -306,7 +306,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/schedule", "read")
     def schedule(self, request: NoParameters, caller: Caller) -> ScheduleAnswer:
-        """The scheduled jobs, with their last runs."""
+        """List scheduled jobs and their last runs."""
         rows = read_jobs(self._parts.reader.get_connection())
         state, removed = self._parts.state, {*self._parts.names.removed}
         asks_llm = state.models.endpoint and state.config.llm.questions != "off"
@@ -342,7 +342,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/jobs", "read")
     def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
-        """The running sync, and the scheduled jobs."""
+        """List the running sync and the scheduled jobs."""
         return {
             "running": self._measure_progress(caller.acl),
             "pending": self._parts.worker.pending,
@@ -351,7 +351,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/stats", "read")
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
-        """Requests since the daemon started, by endpoint."""
+        """Count requests since the daemon started, by endpoint."""
         behind = self._parts.worker.pending
         with self._parts.state.engine.reading(hidden=caller.acl) as (_, head):
             version = head.version if head else None
@@ -368,7 +368,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/metrics", "metrics", media_type=METRICS_TYPE)
     def metrics(self, request: NoParameters, caller: Caller) -> str:
-        """Metrics in Prometheus's text format."""
+        """Return metrics in Prometheus's text format."""
         endpoint = self._parts.state.models.endpoint
         spent = endpoint.ledger.sum_spending(0) if endpoint else ()
         status, folder = (

@@ -284,7 +284,7 @@ class WatchDelivery:
         return f"{retry.error}; the delivery will be retried" if retry else None
 
     def compute_next_s(self) -> float | None:
-        """The seconds until a failed delivery is retried, or None if no delivery has failed."""
+        """Return the seconds until a failed delivery is retried. None: no delivery has failed."""
         due_s = [retry.due_s for retry in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 

@@ -75,13 +75,13 @@ class WatchService:
 
     @endpoint("GET", "/v1/watches", "write")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
-        """Your watched questions. An admin gets all users' questions."""
+        """List your watched questions. An admin gets all users' questions."""
         watches = self._parts.watched.list_all(caller)
         return {"version": self._parts.state.version, "watches": watches}
 
     @endpoint("GET", "/v1/watches/{id}", "write")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
-        """A watched question with its newest changes, each before and after."""
+        """Return a watched question and its newest changes."""
         return self._read_watch(request.id, request.limit, caller)
 
     @endpoint("DELETE", "/v1/watches/{id}", "write")

@@ -56,16 +56,21 @@ def _split_columns(_: click.Context, __: click.Parameter, values: tuple[str, ...
 @click.option("--name", help="The name of the source. Default: taken from the path or URL.")
 @click.option("--kind", default="", help="The kind of source, if it cannot be detected.")
 @click.option(
-    "--every", callback=_parse_seconds, metavar="30m", help="Time between two scans: 90s, 30m, 2h."
+    "--every",
+    callback=_parse_seconds,
+    metavar="DURATION",
+    help="Time between two scans, such as 90s, 30m or 2h.",
 )
 @click.option(
     "--at",
     callback=_check_times,
     metavar="CRON",
-    help='Scan at these times, as a cron expression: "30 3 * * mon-fri".',
+    help='Scan times as a cron expression, such as "30 3 * * mon-fri".',
 )
 @click.option(
-    "--include", multiple=True, help="Only files that match this pattern: *.md. Repeatable."
+    "--include",
+    multiple=True,
+    help="Index only files that match this pattern, such as *.md. Repeatable.",
 )
 @click.option(
     "--ignore", multiple=True, help="Skip files that match this gitignore pattern. Repeatable."
@@ -77,7 +82,7 @@ def _split_columns(_: click.Context, __: click.Parameter, values: tuple[str, ...
     "--text",
     multiple=True,
     callback=_split_columns,
-    help="SQLite: the columns that hold the text: a,b.",
+    help="SQLite: the columns that hold the text, such as title,body.",
 )
 @click.option("--title", help="SQLite: the column that holds the title.")
 @click.option("--dry-run", is_flag=True, help="Print the new section without writing it.")

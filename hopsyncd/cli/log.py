@@ -109,7 +109,12 @@ def _format_changes(counts: Mapping[str, Any], prefix: str = "", nothing: str = 
 @click.command()
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
-@click.option("--all", "show_all", is_flag=True, help="Show every line.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Show all changes, instead of 10 entries per list and 30 lines per document.",
+)
 @click.option(
     "--graph",
     "--verbose",
@@ -126,7 +131,7 @@ def diff(
     """Show what changed between two versions, sentence by sentence.
 
     Each changed document is followed by its sentences: `-` marks removed sentences, and `+` marks
-    added sentences. Sentences without a mark are context. --graph also lists passages and edges.
+    added sentences. Sentences without a mark are context.
 
     A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
 

@@ -259,8 +259,8 @@ def show(
     """Print a whole passage or document.
 
     ID is the id of a passage, as `query` prints it, or at least its first 8 characters. DOCUMENT
-    is a path, with its source if needed (`notes: people/ada.md`), and optionally a line number.
-    With #HEADING, only the passages under that heading are printed.
+    is a path, with its source if needed (`notes: people/ada.md`). With :LINE (`people/ada.md:12`),
+    only the passage at that line is printed. With #HEADING, only the passages under that heading.
 
     \b
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"

@@ -120,7 +120,7 @@ def ask(
 
 
 def passage(id: str, at: str = "head") -> Call[results.PassageAnswer]:
-    """A passage, and the questions that it answers and raises."""
+    """Return a passage and its questions."""
     return call("GET", "/v1/passages/{id}", {"id": id, "at": at}, "PassageAnswer")
 
 
@@ -141,7 +141,7 @@ def documents(
 
 
 def document(source: str, document: str, at: str = "head") -> Call[results.DocumentAnswer]:
-    """The passages of a document, in reading order."""
+    """List a document's passages, in reading order."""
     return call(
         "GET", "/v1/document", {"source": source, "document": document, "at": at}, "DocumentAnswer"
     )
@@ -150,7 +150,7 @@ def document(source: str, document: str, at: str = "head") -> Call[results.Docum
 def neighbours(
     id: str, hops: int = 1, limit: int = 50, at: str = "head"
 ) -> Call[results.NeighboursAnswer]:
-    """The passages near a passage in the graph, nearest first."""
+    """List the passages near a passage in the graph, nearest first."""
     return call(
         "GET",
         "/v1/neighbours/{id}",
@@ -162,7 +162,7 @@ def neighbours(
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
 ) -> Call[results.PathsAnswer]:
-    """The paths from one passage to another, shortest first."""
+    """Find the paths from one passage to another, shortest first."""
     return call(
         "GET",
         "/v1/paths",
@@ -172,7 +172,7 @@ def paths(
 
 
 def log(limit: int = 20, before: int | None = None) -> Call[changes.LogAnswer]:
-    """Versions, newest first."""
+    """List versions, newest first."""
     return call("GET", "/v1/log", {"limit": limit, "before": before}, "LogAnswer")
 
 
@@ -208,7 +208,7 @@ def examples() -> Call[results.ExamplesAnswer]:
 
 
 def file(source: str, document: str) -> Call[results.FileTextAnswer]:
-    """The text of a document's file, if the file has not changed since it was indexed."""
+    """Read a document's text file. Fails with 404 if the file has changed since indexing."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
 
 
@@ -225,7 +225,7 @@ def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[results.NoteAn
 
 
 def history(source: str, document: str, limit: int = 10) -> Call[changes.HistoryAnswer]:
-    """The changes of a document, sentence by sentence, newest first."""
+    """List a document's changes by sentence, newest first."""
     return call(
         "GET",
         "/v1/history",
@@ -235,12 +235,12 @@ def history(source: str, document: str, limit: int = 10) -> Call[changes.History
 
 
 def status() -> Call[daemon_state.StatusAnswer]:
-    """The state of the daemon and its sources."""
+    """Report the state of the daemon and its sources."""
     return call("GET", "/v1/status", {}, "StatusAnswer")
 
 
 def sources() -> Call[daemon_state.SourcesAnswer]:
-    """The sources and their states."""
+    """List sources and their states."""
     return call("GET", "/v1/sources", {}, "SourcesAnswer")
 
 
@@ -250,22 +250,22 @@ def health() -> Call[daemon_state.HealthAnswer]:
 
 
 def schedule() -> Call[daemon_state.ScheduleAnswer]:
-    """The scheduled jobs, with their last runs."""
+    """List scheduled jobs and their last runs."""
     return call("GET", "/v1/schedule", {}, "ScheduleAnswer")
 
 
 def jobs() -> Call[daemon_state.JobsAnswer]:
-    """The running sync, and the scheduled jobs."""
+    """List the running sync and the scheduled jobs."""
     return call("GET", "/v1/jobs", {}, "JobsAnswer")
 
 
 def stats() -> Call[daemon_state.StatsAnswer]:
-    """Requests since the daemon started, by endpoint."""
+    """Count requests since the daemon started, by endpoint."""
     return call("GET", "/v1/stats", {}, "StatsAnswer")
 
 
 def metrics() -> Call[str]:
-    """Metrics in Prometheus's text format."""
+    """Return metrics in Prometheus's text format."""
     return call("GET", "/v1/metrics", {}, is_text=True)
 
 
@@ -294,12 +294,12 @@ def allow_watch(
 
 
 def watches() -> Call[daemon_state.WatchesAnswer]:
-    """Your watched questions. An admin gets all users' questions."""
+    """List your watched questions. An admin gets all users' questions."""
     return call("GET", "/v1/watches", {}, "WatchesAnswer")
 
 
 def watch_changes(id: int, limit: int = 10) -> Call[daemon_state.WatchAnswer]:
-    """A watched question with its newest changes, each before and after."""
+    """Return a watched question and its newest changes."""
     return call("GET", "/v1/watches/{id}", {"id": id, "limit": limit}, "WatchAnswer")
 
 
@@ -404,12 +404,12 @@ def backup(file: str | None = None) -> Call[changes.BackupAnswer]:
 def audit(
     since: str | None = None, user: str | None = None, limit: int = 100
 ) -> Call[daemon_state.AuditAnswer]:
-    """The recorded requests, newest first."""
+    """List recorded requests, newest first."""
     return call("GET", "/v1/audit", {"since": since, "user": user, "limit": limit}, "AuditAnswer")
 
 
 def openapi() -> Call[dict[str, Any]]:
-    """The OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document."""
     return call("GET", "/v1/openapi.json", {})
 
 

@@ -59,7 +59,8 @@ def group_rows(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def join_spans(spans: Iterable[Span]) -> str:
-    """Join spans as one line. A word that a hyphen splits is rejoined."""
+    """Join the texts of the spans into one line. A space separates two spans, unless they touch or
+    the first ends with a hyphenated word."""
     text, before = "", None
     for span in spans:
         is_close = before is None or before.is_broken or _touches(before, span)

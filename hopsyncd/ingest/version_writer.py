@@ -94,12 +94,14 @@ class VersionWriter:
         saved: SavedIndex | None = None,
         part: int = _AT_ONCE,
     ) -> None:
-        """`patience_s` limits the seconds for which one version waits for an LLM. The remaining
-        passages get provisional questions. If `saved` is None, the index is only in memory. The
-        first part of a commit has `part` passages."""
+        """`rules` names the rules for splitting documents into passages. `budget_factor` scales the
+        edge budget (`index.edge_budget_factor`). `patience_s` is how long one version may wait for
+        an LLM; the remaining passages get provisional questions. If `saved` is None, the index is
+        only in memory. The first part of a commit has `part` passages; later parts adapt to the
+        measured speed."""
         self._connection = connection
         self._maker = maker
-        self.rules = rules  # the rules by which its documents are split into passages
+        self.rules = rules
         self._budget_factor = budget_factor
         self._now_ms = now_ms
         self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
@@ -155,8 +157,8 @@ class VersionWriter:
                 self._saved.save(index_stamp, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Release memory that is needed only for changes. After many changes, also start a thread
-        that saves the index. The next call then maps the saved files."""
+        """Release memory that only changes need. After many changes, also start a thread that saves
+        the index. The next call then maps the saved files."""
         saved, index = self._saved, self._index
         if saved and not saved.is_saving:
             saved.finish_saving()
@@ -375,8 +377,7 @@ class VersionWriter:
             update_matches(index, NO_ROWS, self._begin_in_index(index, begun))
 
     def commit_separate_index(self, newest: Version) -> Version:
-        """Commit a version with the passages of `newest` and the current settings, from the
-        separate index, and drop that index."""
+        """Commit the separate index, with the passages of `newest`, as a version, and drop it."""
         with self._advancing() as index:
             passages = tuple(list_passages(self._connection, newest.id))
             rows = np.flatnonzero(index.is_vertex)
@@ -416,8 +417,7 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """Give the block the index to change. If the block fails, the index no longer matches the
-        database, so it is reloaded at the next use."""
+        """Give the block the index to change. After a failure, the next use reloads the index."""
         try:
             yield self.index
         except BaseException:

@@ -169,7 +169,8 @@ def compute_question_idf(snapshot: Snapshot, question: str) -> Mapping[str, floa
 def look_up_words(
     snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
 ) -> Words:
-    """Look up the question's words. `others` maps terms to the passage rows with other forms."""
+    """Look up the question's words. `others` maps a term to the rows of the passages that have
+    another form of the term."""
     terms = list_index_terms(question)
     every = look_up_terms(snapshot, terms, others)
     df = np.array([term_rows.df for term_rows in every], dtype=np.int64)
