@@ -3,7 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import PurePosixPath
 
 from hopsyncd.formats.blocks import Block, make_skipped_block
@@ -79,7 +81,8 @@ _OMITTED = re.compile(
 
 
 def read_whatsapp(text: str) -> tuple[Block, ...]:
-    """Read a chat that WhatsApp exported. Returns () for any other text.
+    """Read a chat that WhatsApp exported. Returns () for any other text, such as a diary with lines
+    without an author, or with times that do not exist.
 
     Notices of the program, and places where pictures were left out, are not messages.
     """
@@ -103,6 +106,9 @@ def read_whatsapp(text: str) -> tuple[Block, ...]:
             author, words = (part.strip("\u200e\u202a\u202c~\u202f ") for part in said.groups())
             time = _format_time(found, order)
             messages.append(ChatMessage(time, author, words, number + 1, end))
+    is_diary = 2 * skipped["notices"] > len(starts)
+    if is_diary or not all(message.time for message in messages):
+        return ()
     blocks = make_chat_blocks(messages)
     return (*blocks, make_skipped_block(skipped)) if blocks and skipped else blocks
 
@@ -126,6 +132,7 @@ def _find_order(found: Sequence[re.Match[str]]) -> str:
 
 
 def _format_time(found: re.Match[str], order: str) -> str:
+    """Format the time of a message as ISO 8601. Returns "" for a time that does not exist."""
     first, second, third, hour, minute, half = _parts(found)
     if len(first) == 4:
         year, month, day = first, second, third
@@ -133,7 +140,10 @@ def _format_time(found: re.Match[str], order: str) -> str:
         day, month = (first, second) if order == "day" else (second, first)
         year = third if len(third) == 4 else f"20{third}"
     hours = int(hour) % 12 + (12 if half in ("p", "P") else 0) if half else int(hour)
-    return f"{year}-{int(month):02}-{int(day):02}T{hours:02}:{minute}"
+    with suppress(ValueError):
+        time = datetime(int(year), int(month), int(day), hours, int(minute))
+        return time.isoformat(timespec="minutes")
+    return ""
 
 
 _CLIPPING_END = re.compile(r"={8,}[ \t]*")

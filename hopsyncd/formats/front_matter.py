@@ -151,16 +151,35 @@ def remove_front_matter(text: str) -> tuple[str, FrontMatter]:
 
 
 _PLACEHOLDER = re.compile(
-    r"<%[-_*+~]?\s*(?:await\s+)?tp\.|\{\{(?:title|date|time)(?::[^{}\n]{0,60})?\}\}"
+    r"<%[-_*+~]?\s*(?:await\s+)?tp\.[^%\n]{0,300}(?:%>)?"
+    r"|\{\{(?:title|date|time)(?::[^{}\n]{0,60})?\}\}"
 )
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+_MAX_WORDS_BESIDE = 3
 
 
-def is_template(front_matter: FrontMatter, blocks: Sequence[Block]) -> bool:
+def is_template(front_matter: FrontMatter, blocks: Sequence[Block], text: str) -> bool:
     """Whether a note is a template of Obsidian: its title or a field waits for a value, such as
-    `{{title}}`, `{{date:YYYY-MM-DD}}` or `<% tp.date.now() %>`."""
-    heading = blocks[0].text if blocks and blocks[0].level else ""
+    `{{title}}`, `{{date:YYYY-MM-DD}}` or `<% tp.date.now() %>`. `text` is the text of the note."""
+    heading = ""
+    if blocks and blocks[0].level and blocks[0].text:
+        number = blocks[0].first_line
+        heading = text.split("\n", number)[number - 1]
     values = (value for _, value in front_matter.properties)
-    return any(map(_PLACEHOLDER.search, (heading, front_matter.title, *values)))
+    return any(map(_waits_for_value, (heading, front_matter.title, *values)))
+
+
+def _waits_for_value(text: str) -> bool:
+    """Whether a text begins or ends with a placeholder, and has few words beside it.
+
+    >>> _waits_for_value("# Meeting {{date}}"), _waits_for_value("How {{title}} works")
+    (True, False)
+    """
+    marked, count = _PLACEHOLDER.subn(" \0 ", _CODE_SPAN.sub(" code ", text))
+    if not count:
+        return False
+    words = [word for word in marked.split() if word == "\0" or any(map(str.isalnum, word))]
+    return "\0" in (words[0], words[-1]) and len(words) - count <= _MAX_WORDS_BESIDE
 
 
 # The properties that Notion writes below the title of a page, if they have another name here.

@@ -150,6 +150,8 @@ def _tidy_confluence(root: Element) -> None:
     """Drop the footer and the list of attachments of a page that Confluence exported, and the name
     of the space before its title. Its author and day become metadata."""
     named = {element.get("id"): element for element in root.iter() if element.get("id")}
+    if "title-text" not in named:  # a page about Confluence
+        return
     attachments = named.get("attachments")
     section = attachments.getparent() if attachments is not None else None
     for part in (named.get("footer"), section.getparent() if section is not None else None):

@@ -18,6 +18,7 @@ from hopsyncd.formats.blocks import (
     DISCARDED,
     RECORDS,
     Block,
+    is_left_out,
     link_to_address,
     lower_headings,
     make_skipped_block,
@@ -97,7 +98,10 @@ def _time(seconds: str) -> str:
 
 def _read_body(text: str, line: int, levels: int = 1) -> Iterator[Block]:
     """Read Markdown that stands on one line of the file."""
-    for block in lower_headings(read_markdown(text), levels):
+    blocks = read_markdown(text)
+    if is_left_out(blocks):  # a message can show a template
+        blocks = (Block("paragraph", text.strip(), line, line),)
+    for block in lower_headings(blocks, levels):
         if block.kind != "skipped":
             yield replace(block, first_line=line, last_line=line, properties=(), names=())
 
@@ -412,23 +416,44 @@ def _has(*names: str) -> Callable[[dict[str, _Value]], bool]:
     return lambda value: all(name in value for name in names)
 
 
+_SLACK_TIME = re.compile(r"\d{9,12}\.\d+\Z")
+
+
+def _is_issue(value: dict[str, _Value]) -> bool:
+    people = (value.get("user"), value.get("author"))
+    return _has("number", "title", "body")(value) and (
+        "state" in value or any(isinstance(person, dict) for person in people)
+    )
+
+
 _LISTS: tuple[_Export, ...] = (
     (_has("service_id", "change_type"), lambda *_: (make_skipped_block({RECORDS: 1}),)),
-    (_has("type", "ts"), _read_slack),
+    (lambda value: "type" in value and bool(_SLACK_TIME.match(_text(value, "ts"))), _read_slack),
     (_has("id", "team_id", "profile"), _read_slack_users),
-    (_has("id", "name", "creator", "members"), _read_slack_channels),
+    (
+        lambda value: (
+            _has("id", "name", "creator", "members")(value)
+            and bool({"topic", "purpose"} & {*value})
+        ),
+        _read_slack_channels,
+    ),
     (_has("title", "mapping"), _read_chatgpt),
     (_has("name", "chat_messages"), _read_claude),
-    (_has("number", "title", "body"), _read_issues),
+    (_is_issue, _read_issues),
     (lambda value: "title" in value and bool({"children", "uid"} & {*value}), _read_roam),
 )
 _OBJECTS: tuple[_Export, ...] = (
-    (_has("channel", "messages"), _read_discord),
-    (_has("cards", "lists"), _read_trello),
+    (_has("guild", "channel", "messages"), _read_discord),
+    (
+        lambda value: "lists" in value and "idList" in (_first(_list(value, "cards")) or ()),
+        _read_trello,
+    ),
     (_has("userEditedTimestampUsec", "isTrashed"), _read_keep),
     (lambda value: bool(_list(value, "chats", "list")), _read_telegram),
     (
-        lambda value: "name" in value and "date" in (_first(_list(value, "messages")) or ()),
+        lambda value: (
+            "name" in value and {"type", "date"} <= {*(_first(_list(value, "messages")) or ())}
+        ),
         _read_telegram,
     ),
 )

@@ -112,7 +112,7 @@ def read_markdown(text: str) -> tuple[Block, ...]:
     if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
     read, told = read_page_fields(_read_blocks(remove_logseq_markup(text), env))
-    if is_template(front_matter, read):
+    if is_template(front_matter, read, text):
         return (make_skipped_block({TEMPLATES: 1}),)
     blocks = _insert_fields(read, front_matter)
     tags = (("tag", tag) for tag in dict.fromkeys(env.tags))

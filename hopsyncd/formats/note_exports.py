@@ -32,9 +32,13 @@ from hopsyncd.formats.markdown import read_markdown
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z?\Z")
-_CHECKED = re.compile(r"""<en-todo\b[^<>]*\bchecked\s*=\s*["']true["'][^<>]*>(?:</en-todo>)?""")
+_CHECKED = re.compile(
+    r"""<en-todo\b[^<>]{0,500}\bchecked\s*=\s*["']true["'][^<>]{0,500}>(?:</en-todo>)?"""
+)
 _TODO = re.compile(r"<en-todo\b[^<>]*>(?:</en-todo>)?")
-_STEP = re.compile(r"""(<li\b[^<>]*--en-checked:\s*(true|false)[^<>]*>(?:\s*<div\b[^<>]*>)?)""")
+_STEP = re.compile(
+    r"""(<li\b[^<>]{0,500}--en-checked:\s*(true|false)[^<>]{0,500}>(?:\s*<div\b[^<>]*>)?)"""
+)
 _CRYPT = re.compile(r"<en-crypt\b[^<>]*>[^<>]*</en-crypt>")
 
 

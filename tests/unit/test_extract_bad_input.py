@@ -124,6 +124,16 @@ def test_a_hostile_style_is_read_in_linear_time(style: str) -> None:
     assert time.process_time() - start < 2
 
 
+@pytest.mark.parametrize(
+    ("start", "piece"), [("<li ", "--en-checked:true"), ("<en-todo ", ' checked="true"')]
+)
+def test_a_hostile_step_of_evernote_is_read_in_linear_time(start: str, piece: str) -> None:
+    note = f"<note><content><![CDATA[Rome. {start}{piece * 12_000}]]></content></note>"
+    begun = time.process_time()
+    assert extract(f"<en-export>{note}</en-export>".encode(), "application/enex+xml")
+    assert time.process_time() - begun < 2
+
+
 def test_a_long_paragraph_with_tags_is_read_in_linear_time() -> None:
     ruby, tag, text = (
         Token(kind, "", 0, content=content)

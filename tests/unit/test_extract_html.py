@@ -513,6 +513,12 @@ def test_a_page_of_confluence_has_its_author_and_no_frame() -> None:
     assert found[0].properties == (("author", "Mina Sato"), ("modified", "2026-02-11"))
 
 
+def test_a_page_about_the_markup_of_confluence_is_read() -> None:
+    text = '<p>Write &lt;h1 id="title-heading"&gt;&lt;span id="title-text"&gt;.</p>'
+    (found,) = extract(text.encode(), "text/html")
+    assert found.text == 'Write <h1 id="title-heading"><span id="title-text">.'
+
+
 def test_the_list_of_files_in_an_export_of_notion_has_no_text() -> None:
     page = "Boats 1590080aa5a3802488c2e857dea7aa7d.html"
     text = (

@@ -525,6 +525,8 @@ def test_a_paragraph_that_begins_with_a_label_is_no_list_of_fields(text: str) ->
     [
         "---\ndate: {{date:YYYY-MM-DD}}\n---\n## Agenda\n",
         "# {{title}}\n\n## Decisions\n",
+        "---\naliases: [day]\n---\n\nWeekly review {{date:YYYY-[W]ww}}\n======\n\n- \n",
+        "---\nup: '[[{{date:YYYY}}]]'\n---\n\nText.\n",
         "---\ncreated: <% tp.file.creation_date() %>\n---\n\nText.\n",
     ],
 )
@@ -537,6 +539,9 @@ def test_a_note_about_templates_and_pages_of_generators_are_read() -> None:
     for text in (
         "# Templates\n\nWrite `{{title}}` or <% tp.date %>.\n",
         "# {{ page.title }}\n\nA.\n",
+        "# The variable `{{title}}`\n\nA.\n",
+        "# How {{title}} works\n\nA.\n",
+        "---\ndescription: Use {{date}} to insert the day\n---\n\nA.\n",
     ):
         assert "templates" not in count_skipped(blocks(text))
         assert any(block.text for block in blocks(text))

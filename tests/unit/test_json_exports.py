@@ -251,6 +251,27 @@ def test_talks_with_assistants_say_who_speaks() -> None:
 @pytest.mark.parametrize(
     "value",
     [
+        [{"type": "alarm", "ts": 1770109200, "text": "Pump failed", "place": "KEPT"}],
+        [{"id": 1, "name": "Rowers", "creator": "ann", "members": ["bo"], "about": "KEPT"}],
+        [{"number": 1, "title": "The mill", "body": "It stood.", "author": "KEPT"}],
+        {"name": "Loan", "messages": [{"date": "2026-01-02", "text": "yes", "subject": "KEPT"}]},
+        {"channel": "c", "messages": [{"content": "hi", "nick": "KEPT"}]},
+        {"lists": [{"a": "b"}], "cards": [{"name": "Ace", "power": "KEPT"}]},
+    ],
+)
+def test_json_with_a_few_names_of_an_export_keeps_its_values(value: object) -> None:
+    assert any("KEPT" in block.text for block in read(value))
+
+
+def test_a_message_may_show_a_template() -> None:
+    turn = {"sender": "assistant", "text": "# {{title}}\n\nDecisions"}
+    found = read([{"name": "Notes", "chat_messages": [turn]}])
+    assert any("{{title}}\n\nDecisions" in block.text for block in found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
         [{"type": "message", "ts": None, "text": 3, "user_profile": "x", "attachments": [1]}],
         [{"title": [], "mapping": {"a": 1}, "current_node": "a"}],
         [{"title": "x", "children": [{"children": "y", "string": None}]}],
