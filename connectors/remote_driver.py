@@ -133,7 +133,7 @@ class Driver:
         if len(self._stuck) >= _MOST_STUCK:
             raise self.unavailable_error(
                 "the server does not answer, and earlier requests are still pending",
-                "Restart hopsyncd if the error persists.",
+                "Check the network. If the error persists, restart the daemon.",
             )
         result: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
         thread = threading.Thread(target=_put_result, args=(call, result), daemon=True)

@@ -174,7 +174,7 @@ def stage_restore(
         shutil.rmtree(folder, ignore_errors=True)
         why = f"{error.filename or folder}: {(error.strerror or str(error)).lower()}"
         raise _restore_error(
-            name, why, "Check the disk. The current database is unchanged"
+            name, why, "Check the permissions and the disk. The current database is unchanged"
         ) from error
     except StoreError:
         shutil.rmtree(folder, ignore_errors=True)

@@ -353,7 +353,7 @@ class ImapConnector:
             f"the server took longer than {self.settings.limit_s:g} s"
             if late
             else _translate_error(error),
-            "Check the account, its password and the server in config.toml. "
+            "Check the network, `host` and `user` of this source, and the account's password. "
             "Indexed mail stays searchable, and the next scan tries again.",
         )
 

@@ -234,7 +234,7 @@ class MaildirConnector:
         return SourceUnavailable(
             f"Cannot list the Maildir {self._root}",
             why,
-            f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
+            f"{hint.rstrip('.')}. If `path` of this source in config.toml is wrong, correct it. "
             "Indexed mail stays searchable.",
         )
 

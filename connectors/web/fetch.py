@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import httpx2
 from protego import Protego
 
-from connectors.settings import normalise_address
+from connectors.settings import get_host, normalise_address
 
 Resolve = Callable[[str, int], Sequence[str]]
 IsAllowed = Callable[[str], bool]
@@ -41,11 +41,18 @@ _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 class Unreachable(Exception):
     """The server sent no usable response. If `host_is_down` is true, requests for other pages of
-    the host would fail too."""
+    the host would fail too. `hint` says what the user can do."""
 
-    def __init__(self, why: str, *, host_is_down: bool = False) -> None:
+    def __init__(
+        self,
+        why: str,
+        hint: str = "Open the page in a browser. The next scan tries again.",
+        *,
+        host_is_down: bool = False,
+    ) -> None:
         super().__init__(why)
         self.why = why
+        self.hint = hint
         self.host_is_down = host_is_down
 
 
@@ -122,7 +129,11 @@ class PageFetcher:
         addresses = self.resolve(url.host, url.port or _PORTS[url.scheme])
         for ip in addresses:
             if not self.is_allowed(ip):
-                raise Unreachable(f"{url.host} is at {ip}, a private address")
+                raise Unreachable(
+                    f"{url.host} is at {ip}, a private address",
+                    "If you trust this host, set `allow_private = true` for this source in"
+                    " config.toml.",
+                )
         return addresses
 
     async def _request(
@@ -198,15 +209,22 @@ def decompress(data: bytes, max_bytes: int) -> bytes:
         body = inflater.decompress(data, limit + 1)
     except zlib.error as error:
         raise Unreachable("the response is not valid gzip") from error
+    if len(body) > max_bytes:
+        raise too_large_error(max_bytes)
     if len(body) > limit:
-        raise too_large_error(limit)
+        raise Unreachable(
+            f"the page is too large: {len(data):,} compressed bytes contain more than {limit:,}"
+        )
     if not inflater.eof:
         raise Unreachable("the gzip data of the response is truncated")
     return body
 
 
 def too_large_error(max_bytes: int) -> Unreachable:
-    return Unreachable(f"the page is too large: more than {max_bytes:,} bytes")
+    return Unreachable(
+        f"the page is too large: more than {max_bytes:,} bytes",
+        "Raise `max_bytes` of this source in config.toml.",
+    )
 
 
 @functools.cache
@@ -283,7 +301,10 @@ class Visitor:
                 return Visit(url, reply, url if redirects else "")
             url = self._resolve_target(url, reply)
             if not self.is_wanted(url):
-                raise Unreachable(f"the page redirects to {url}, which is on another host")
+                raise Unreachable(
+                    f"the page redirects to {url}, which is on another host",
+                    f'Add "{get_host(url)}" to `hosts` of this source in config.toml.',
+                )
         raise Unreachable(f"the page redirects more than {_MAX_REDIRECTS} times")
 
     def _load_rules(self, url: str) -> Protego:

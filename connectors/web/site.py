@@ -332,7 +332,7 @@ class WebConnector:
                 kind, why=why, hint="Ask the site's owner, or remove the page from the source."
             )
         except Unreachable as error:
-            return _make_trouble_answer(error.why)
+            return _Answer("trouble", why=error.why, hint=error.hint)
         except NoFeed as error:
             return _make_trouble_answer(str(error))
         if content is None:

@@ -101,9 +101,12 @@ def resolve_backup_path(folder: Path | None, file: Path) -> Path:
             os.close(descriptor)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise Forbidden(
-            _WHAT, f"{folder_so_far} cannot be used: {why}", f"Create {folder_so_far}"
-        ) from error
+        hint = (
+            f"Create {folder_so_far}"
+            if isinstance(error, FileNotFoundError)
+            else f"Check that {folder_so_far} is a folder that the daemon's user may read"
+        )
+        raise Forbidden(_WHAT, f"{folder_so_far} cannot be used: {why}", hint) from error
     return folder_so_far / file.name
 
 

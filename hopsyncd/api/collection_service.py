@@ -10,7 +10,7 @@ from hopsyncd.api.access_rules import Caller
 from hopsyncd.api.document_history import list_document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import FacetCounts, read_modified_times
-from hopsyncd.api.file_text import no_file_error, read_file_text
+from hopsyncd.api.file_text import no_folder_document_error, read_file_text
 from hopsyncd.api.map_answer import MapMaker
 from hopsyncd.api.notes import write_note
 from hopsyncd.api.page_images import PageImages, find_page
@@ -142,11 +142,7 @@ class CollectionService:
         Also fails with 404 for other kinds of sources than folders, and for files over 1 MiB.
         """
         if not caller.acl.shows_document(request.source, request.document):
-            raise no_file_error(
-                request.source,
-                request.document,
-                "no folder source has an indexed document with this path",
-            )
+            raise no_folder_document_error(request.source, request.document)
         state = self._parts.state
         with snapshot(connection := self._parts.reader.get_connection()):
             text = read_file_text(connection, state.config, request.source, request.document)
@@ -171,7 +167,9 @@ class CollectionService:
         inbox = self._parts.state.config.mcp.inbox
         if inbox is None:
             raise BadRequest(
-                "The note was not written", "no folder is configured for notes", "Set mcp.inbox"
+                "The note was not written",
+                "no folder is configured for notes",
+                "Set mcp.inbox to a folder",
             )
         author = "" if caller.role == "owner" else caller.name
         file = write_note(inbox, request.title, request.text, request.tags, author)

@@ -23,7 +23,7 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     numbers = [number for number, name in read_source_names(connection).items() if name == source]
     document = read_live_document(connection, numbers[0], path) if numbers else None
     if document is None:
-        raise no_file_error(source, path, "no folder source has an indexed document with this path")
+        raise no_folder_document_error(source, path)
     if not document.media_type.startswith("text/"):
         raise no_file_error(source, path, "the document is not a text file")
     data = read_indexed_file(config, source, path, document.content)
@@ -39,7 +39,7 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
     """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
     folder = next((configured for configured in config.sources if configured.name == source), None)
     if not isinstance(folder, FolderSource):
-        raise no_file_error(source, path, "no folder source has an indexed document with this path")
+        raise no_folder_document_error(source, path)
     try:
         data = FolderConnector(folder.path).fetch(Item(path, "")).data
     except ConnectorError as error:
@@ -51,6 +51,15 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
 
 def no_file_error(source: str, path: str, why: str) -> NotFound:
     """Create the error for a document whose file cannot be shown."""
+    hint = "`GET /v1/document` returns the passages of the document"
+    return NotFound(f"Cannot show the file {source}/{path}", why, hint)
+
+
+def no_folder_document_error(source: str, path: str) -> NotFound:
+    """Create the error for a document that no folder source has."""
     return NotFound(
-        f"Cannot show the file {source}/{path}", why, "GET /v1/document returns the passages"
+        f"Cannot show the file {source}/{path}",
+        "no folder source has an indexed document with this path",
+        "Copy source and path from a search result. `GET /v1/document` also shows documents that"
+        " are not files in a folder",
     )

@@ -179,7 +179,8 @@ def _already_running_error(path: Path) -> AlreadyRunning:
     return AlreadyRunning(
         f"Cannot serve on {path}",
         "another hopsyncd daemon already listens on this socket",
-        "Stop the other daemon, which `hopsyncd status` shows, or set another HOPSYNCD_HOME",
+        "Stop the other daemon, which `hopsyncd status` shows, or set HOPSYNCD_HOME to another"
+        " folder",
     )
 
 

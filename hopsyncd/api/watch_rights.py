@@ -184,10 +184,10 @@ def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
     limit = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
     if len(own_watches) >= limit:
         why = f"you already watch {limit} questions, the limit for your role"
+        hint = "`hopsyncd unwatch NUMBER` ends a watch"
     elif len(watches) >= _MAX_WATCHES:
-        why = f"all users together watch {_MAX_WATCHES} questions"
+        why = f"all users together watch {_MAX_WATCHES} questions, the limit"
+        hint = "Any user can end a watch of their own with `hopsyncd unwatch NUMBER`"
     else:
         return
-    raise BadRequest(
-        "The question cannot be watched", why, "`hopsyncd unwatch NUMBER` ends a watch"
-    )
+    raise BadRequest("The question cannot be watched", why, hint)

@@ -95,7 +95,9 @@ def _missing_error(
         else "no source exists",
         f"Did you mean {', '.join(similar_names)}?"
         if similar_names
-        else "Give the path as `hopsyncd query` prints it, after the name of the source",
+        else "Give the path as `hopsyncd query` prints it, after the name of the source"
+        if names
+        else "Add a source with `hopsyncd add PATH`",
     )
 
 

@@ -143,8 +143,8 @@ def unreachable_error(
         if isinstance(error, ssl.SSLError) and place.tls:
             return tls_error(place, error)
         if not (connecting or place.tls or isinstance(error, TimeoutError)):
-            hint = f"If the server speaks TLS, write https://{place}"
-            why = f"the server does not answer in plain HTTP ({type(error).__name__})"
+            hint = f"Try again. If the server uses TLS, set its address to https://{place}"
+            why = f"the connection broke before an HTTP response ({type(error).__name__})"
             return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
     if isinstance(error, socket.gaierror):
         why = "no machine with this name is known"

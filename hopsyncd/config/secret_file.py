@@ -84,11 +84,12 @@ def hold_lock_of(file: Path, what: str) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as error:
-        raise ConfigError(
-            f"Cannot write {what}",
-            str(error.strerror).lower(),
-            "Run the command as the user who runs the daemon",
-        ) from error
+        hint = (
+            "Run the command as the user who runs the daemon"
+            if isinstance(error, PermissionError)
+            else f"Check the folder {file.parent} and its disk"
+        )
+        raise ConfigError(f"Cannot write {what}", str(error.strerror).lower(), hint) from error
 
 
 def _refusal_error(
@@ -98,5 +99,5 @@ def _refusal_error(
     return SocketRefused(
         f"Cannot use the {kind} in {file}",
         why.lower(),
-        f"Check that {file} is a text file, and that you own it",
+        f"Check the path, and that {file} is a text file that you own",
     )

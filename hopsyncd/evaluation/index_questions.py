@@ -373,10 +373,13 @@ def make_index_questions(
     with closing(open_reader(database)) as connection, snapshot(connection):
         newest = read_head(connection)
         if newest is None:
-            raise _nothing_error("no document is indexed yet")
+            raise _nothing_error(
+                "no document is indexed yet", "Wait until `hopsyncd status` shows a version"
+            )
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
             raise _nothing_error(
-                "the index was made with another encoder than the configured encoder"
+                "the passages are not embedded with the configured encoder yet",
+                "Wait until the daemon has embedded them (`hopsyncd status` shows its progress)",
             )
         served = load_snapshot(connection, newest)
         tried = islice(list_pairs(connection, served, seed), _TRIES * count)
@@ -391,7 +394,8 @@ def make_index_questions(
         questions = write_questions(chosen, llm, usage)[:count] if chosen else []
     if not questions:
         raise _nothing_error(
-            "no two documents are connected by a name from which a question can be made"
+            "no two documents are connected by a name from which a question can be made",
+            "Index documents that mention one another",
         )
     return IndexQuestions(served, corpus, tuple(questions))
 
@@ -412,9 +416,9 @@ def _make_disjoint(
             yield question
 
 
-def _nothing_error(why: str) -> BadRequest:
+def _nothing_error(why: str, hint: str) -> BadRequest:
     return BadRequest(
         "Cannot make questions from your own index",
         why,
-        "Index documents that mention one another, or give --corpus and --questions",
+        f"{hint}, or give --corpus and --questions",
     )

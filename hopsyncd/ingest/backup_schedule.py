@@ -203,7 +203,7 @@ def _ended_error(why: str) -> BackupFailed:
     return BackupFailed(
         "The backup failed; older backups are kept",
         why,
-        "The daemon tries again. Run `hopsyncd backup now` to try again now",
+        "To try again, run `hopsyncd backup now` while the daemon is running",
     )
 
 

@@ -451,7 +451,8 @@ class Engine:
             raise NoSuchVersion(
                 f"Cannot search version {version.id}",
                 f"the version was embedded with {encoder}, not with {self._encoder.name}",
-                "Search a newer version, or set models.encoder to the former model and restart",
+                "Search a newer version, or set models.encoder to the former model and restart the"
+                " daemon",
             )
         head = self._head
         if head is None:

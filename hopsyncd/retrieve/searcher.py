@@ -280,8 +280,8 @@ class Searcher(SearchTools):
         if plain.wants_llm:
             raise BadRequest(
                 "The search was refused",
-                "the method logic and an LLM reasoner would both call the LLM at each step",
-                "Leave out --reasoner, or use --method direct",
+                "the method `logic` and an LLM reasoner would both call the LLM at each step",
+                "Leave out the reasoner, or use the method `direct`",
             )
         retrieved: list[list[Ranked]] = []
 

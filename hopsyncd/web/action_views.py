@@ -93,7 +93,7 @@ class ActionViews(View):
             raise Forbidden(
                 "Cannot change the configuration",
                 "the configuration file is on the server, which is another machine",
-                "Ask the administrator of the server",
+                "Ask the administrator of the server to make the change",
             )
 
     def _add(self, form: Form) -> Form:

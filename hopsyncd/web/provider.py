@@ -361,7 +361,7 @@ def _read_groups(value: object) -> list[str]:
 
 def _no_access_error(detail: str) -> LoginFailed:
     why = "You logged in, but you have no access to this server"
-    return LoginFailed(why, "Ask the administrator of this server", 403, detail)
+    return LoginFailed(why, "Ask the administrator of this server for access", 403, detail)
 
 
 def _refusal_error(detail: str) -> LoginFailed:

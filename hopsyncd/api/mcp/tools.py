@@ -254,8 +254,12 @@ class Tools:
             raise failures[0]
         raise NotFound(
             f"There is no document {document}",
-            f"none of these sources has the document: {', '.join(sources)}",
-            "Give `source` and `document` as `search` returns them",
+            f"none of these sources has the document: {', '.join(sources)}"
+            if sources
+            else "no source exists",
+            "Give `source` and `document` as `search` returns them"
+            if sources
+            else "The user can add a source with `hopsyncd add PATH`",
         )
 
     def neighbours(

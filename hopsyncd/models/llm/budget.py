@@ -106,7 +106,7 @@ def estimate_tokens(text: str) -> int:
 
 def _make_error(why: str) -> BudgetSpent:
     return BudgetSpent(
-        "The LLM was not asked", why, "Ask a simpler question, or raise the limits in [llm]"
+        "The LLM was not asked", why, "Ask a simpler question, or raise this limit in [llm]"
     )
 
 

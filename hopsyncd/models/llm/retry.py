@@ -216,9 +216,11 @@ def _suggest(failure: RequestFailure, texts: EndpointTexts) -> str:
     section = texts.section
     match failure.status:
         case 401 if not texts.api_key_env:
-            return f"In {section}, name the environment variable that has the API key, and restart"
+            hint = "name the environment variable that has the API key, and restart the daemon"
+            return f"In {section}, {hint}"
         case 401:
-            return f"Set the environment variable {texts.api_key_env} to a valid key and restart"
+            variable = f"the environment variable {texts.api_key_env}"
+            return f"Set {variable} to a valid key, and restart the daemon"
         case 402 | 429:
             hint = "The account has no credit: add credit, or configure another endpoint in"
             return f"{hint} {section}"

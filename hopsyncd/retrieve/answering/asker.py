@@ -142,7 +142,7 @@ class Asker:
             raise BadRequest(
                 "The question was refused",
                 "an answer by an LLM was requested, but no LLM is configured",
-                "Ask without --llm, or set `base_url` and `model` in [llm]",
+                "Ask without the LLM, or set `base_url` and `model` in [llm]",
             )
         if search.method == "logic" and not by_llm:
             raise BadRequest(

@@ -358,9 +358,9 @@ class Session:
         return ServerLost(
             f"Cannot reach the database server of {format_place(self._url)}",
             " ".join(str(error).split()),
-            "Start the server, or check [store] url, the password (PGPASSWORD, a service or"
-            " passfile) and the server's log. Committed data is kept, and work resumes"
-            " automatically",
+            "Start the server, or check the URL of the database, the password (PGPASSWORD, a"
+            " service or passfile) and the server's log. Committed data is kept, and a daemon"
+            " reconnects automatically",
         )
 
 
@@ -430,12 +430,11 @@ def open_reading(url: str) -> Session:
 
 
 def _older_schema_error(url: str, schema_number: int) -> OlderSchema:
+    why, effect = "the database has none of hopsyncd's tables", "creates the tables"
+    if schema_number:
+        why, effect = f"the database has schema {schema_number}", "migrates the database"
     return OlderSchema(
-        f"Cannot read {format_place(url)}",
-        f"the database has schema {schema_number}"
-        if schema_number
-        else "the database has none of hopsyncd's tables",
-        "Start `hopsyncd serve`, which migrates the database",
+        f"Cannot read {format_place(url)}", why, f"Start `hopsyncd serve`, which {effect}"
     )
 
 

@@ -465,6 +465,6 @@ def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
             raise WriterBusy(
                 f"Cannot write to {path}",
                 "another hopsyncd process is writing to the database",
-                "Stop that process, or set HOPSYNCD_HOME to another folder",
+                "Stop that process. A second daemon needs another folder as its HOPSYNCD_HOME",
             ) from error
         yield lock
