@@ -13,7 +13,7 @@ from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problems
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, find_config_path, load_config
-from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.config.source_kinds import FolderSource, GitSource
 from hopsyncd.config.values import CRON_HINT
 from hopsyncd.display import KEPT_CLOSED, TO_OPEN, format_relative_time, pluralise
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
@@ -137,24 +137,35 @@ def add(
 
 
 def _describe_overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
-    """Tell the user which folders of the configuration contain the new folder, or are inside it."""
-    if keys["kind"] != "folder":
+    """Tell the user which sources contain the files of the new source, or are inside it."""
+    folder = _find_folder(keys["kind"], Path(keys["path"])) if "path" in keys else None
+    if folder is None:
         return []
-    notes, new = [], Path(keys["path"]).expanduser().resolve()
+    notes = []
     for source in config.sources:
-        if not isinstance(source, FolderSource):
+        if not isinstance(source, FolderSource | GitSource) or source.path is None:
             continue
-        folder = source.path.resolve()
-        if new != folder and new.is_relative_to(folder):
+        known = _find_folder(source.kind, source.path)
+        if known is None or known == folder:
+            continue
+        if source.kind == "folder" and folder.is_relative_to(known):
             where = f'This folder is inside the source "{source.name}"'
-            once = f'add "{new.relative_to(folder)}/" to `ignore` of "{source.name}"'
-        elif new != folder and folder.is_relative_to(new):
+            once = f'add "{folder.relative_to(known)}/" to `ignore` of "{source.name}"'
+        elif keys["kind"] == "folder" and known.is_relative_to(folder):
             where = f'The source "{source.name}" is inside this folder'
-            once = f'add "{folder.relative_to(new)}/" to `ignore` of the new source'
+            once = f'add "{known.relative_to(folder)}/" to `ignore` of the new source'
         else:
             continue
         notes.append(f"{where}, so its files are indexed twice. To index them once, {once}.")
     return notes
+
+
+def _find_folder(kind: str, path: Path) -> Path | None:
+    """Return the folder with the files of a source. Returns None for other kinds of sources, and
+    for a repository without a working tree."""
+    folder = path.expanduser().resolve()
+    is_tree = kind == "git" and (folder / ".git").exists()
+    return folder if kind == "folder" or is_tree else None
 
 
 def _describe_kind(kind: str, every: object, at: object) -> list[str]:

@@ -1,5 +1,6 @@
 """`hopsyncd add` says if a folder and a source overlap."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,29 @@ def test_a_folder_whose_files_would_be_indexed_twice_is_reported(
     assert note in ran.output
     assert ("indexed twice" in ran.output) == bool(note)
     assert ('add "mail/" to `ignore`' in " ".join(ran.output.split())) == bool(note)
+
+
+@pytest.mark.parametrize(
+    ("bare", "place", "note"),
+    [
+        ((), "tool", True),
+        (("--bare",), "tool", False),  # It has no files that the folder's source reads.
+        ((), "else", False),
+    ],
+)
+def test_a_working_tree_inside_a_source_is_reported(
+    tmp_path: Path, bare: tuple[str, ...], place: str, note: bool
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    repository = notes / place if place == "tool" else tmp_path / place
+    subprocess.run(["git", "init", "-q", *bare, repository], check=True)
+    file = tmp_path / "config.toml"
+    file.write_text(f'[[source]]\nname = "known"\npath = "{notes}"\n')
+    ran = CliRunner().invoke(
+        cli,
+        ["--config", str(file), "add", f"git+{repository}", "--dry-run"],
+        catch_exceptions=False,
+    )
+    assert ran.exit_code == 0
+    assert ('add "tool/" to `ignore` of "known"' in " ".join(ran.output.split())) == note
