@@ -66,7 +66,7 @@ _LEAST_WORDS = 4  # the least words of a sentence without a full stop. Web addre
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
     r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s"
-    r"|[<{|:]|\[(?![ xX-]\]\s|\d+:\d\d:\d\d\]\s)",
+    r"|[<{|:]|\[(?![ xX-]\]\s|\d+:\d\d:\d\d\]\s|[A-Za-z][^\]\s]*\]\s[^\n]*\(\d{4}\):\s)",
     re.IGNORECASE,
 )
 
@@ -83,6 +83,8 @@ def is_prose(text: str) -> bool:
     >>> is_prose("[ ] Order the big tent (Ann)"), is_prose("How do I fix this error?")
     (True, False)
     >>> is_prose("[0:01:30] Nora reached the ferry.")  # from subtitles
+    True
+    >>> is_prose("[lee21] Ada Lee (2021): Mud as a store of carbon.")  # from BibTeX
     True
     """
     bare = text.strip()
