@@ -176,6 +176,16 @@ def _format_words(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
     return [{"typed": typed, "meant": word} for typed, word in corrections.items()]
 
 
+def leave_out_filter_words(answer: Answer | None, understood: Understood | None) -> Answer | None:
+    """Leave out what was found about the words of a question that has only filters.
+
+    A filter is no question, so its words are not corrected, and the passages are not rated.
+    """
+    if answer is None or understood is None or not understood.is_only_filters:
+        return answer
+    return replace(answer, question="", spelling=NOTHING_CORRECTED, absent=(), strengths={})
+
+
 def format_answer(
     answer: Answer | None, search: Search, understood: Understood | None = None
 ) -> QueryAnswer:
@@ -183,9 +193,7 @@ def format_answer(
 
     Version 0 is the empty graph before the first sync.
     """
-    # A filter is no question, so the passages are not rated.
-    if answer and understood and understood.is_only_filters:
-        answer = replace(answer, question="", absent=(), strengths={})
+    answer = leave_out_filter_words(answer, understood)
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
     return {

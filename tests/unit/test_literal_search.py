@@ -9,6 +9,7 @@ import pytest
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.index.filters import Condition
 from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.retrieve.answering.reply import AskReply, format_reply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.query_words import read_query_words
@@ -140,6 +141,21 @@ def test_a_search_by_filters_alone_rates_no_passage(shelf: Shelf) -> None:
     shown = format_answer(found, found.search, Understood("law.md", only_law, is_only_filters=True))
     assert [one["strength"] for one in shown["passages"]] == [None]
     assert shown["understood"] and not shown["understood"]["question"]
+
+
+@pytest.mark.parametrize("command", ["query", "ask"])
+def test_the_words_of_a_filter_are_not_corrected(shelf: Shelf, command: str) -> None:
+    only_tag = (Condition("tag", "practicle"),)
+    found = shelf.query("practicle", filter_=only_tag)
+    assert found.spelling.applied
+    parsed = Understood("practicle", only_tag, is_only_filters=True)
+    shown = (
+        format_answer(found, found.search, parsed)["understood"]
+        if command == "query"
+        else format_reply(found, AskReply("", None, "extractive", ()), (), parsed)["understood"]
+    )
+    assert shown
+    assert (shown["question"], shown["words"], shown["absent"]) == ("", [], [])
 
 
 def test_exact_finds_only_passages_with_every_word_as_typed(shelf: Shelf) -> None:

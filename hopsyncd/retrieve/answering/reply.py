@@ -16,6 +16,7 @@ from hopsyncd.retrieve.results import (
     format_passage,
     format_passages,
     format_understood,
+    leave_out_filter_words,
 )
 from store.records import PassageId
 
@@ -80,6 +81,7 @@ def format_reply(
     If nothing was found, the passages are always included, because the documents may answer the
     question all the same. Version 0 is the empty graph before the first sync.
     """
+    answer = leave_out_filter_words(answer, understood)
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {
         "version": answer.version if answer else 0,
