@@ -7,6 +7,7 @@ lines that begin with `-`. The dates of creation and change become properties, n
 
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
@@ -207,9 +208,11 @@ def read_page_fields(
     items: list[Block] = []
     properties: list[tuple[str, str]] = []
     offset = 0
+    starts = [at for at, _ in paragraph.links]
     for number, line in enumerate(lines, paragraph.first_line):
         end = offset + len(line)
-        links = tuple((at - offset, link) for at, link in paragraph.links if offset <= at < end)
+        inside = slice(bisect_left(starts, offset), bisect_left(starts, end))
+        links = tuple((at - offset, link) for at, link in paragraph.links[inside])
         items.append(Block("list_item", line, number, number, links=links))
         offset = end + 1
         name, _, value = line.partition(":")

@@ -101,7 +101,11 @@ def read_markdown(text: str) -> tuple[Block, ...]:
     text is lost.
     """
     if item := parse_item(text):
-        return make_joplin_blocks(item, read_markdown)
+        return make_joplin_blocks(item, _read_document)
+    return _read_document(text)
+
+
+def _read_document(text: str) -> tuple[Block, ...]:
     text, front_matter = remove_front_matter(text)
     env = _Environment()
     if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):

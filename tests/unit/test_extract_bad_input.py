@@ -134,6 +134,13 @@ def test_a_hostile_step_of_evernote_is_read_in_linear_time(start: str, piece: st
     assert time.process_time() - begun < 2
 
 
+def test_repeated_fields_of_joplin_are_read_in_linear_time() -> None:
+    data = b"Tides\n\nRome.\n\n" + (b"id: " + b"0" * 32 + b"\ntype_: 1\n\n") * 1000
+    start = time.process_time()
+    assert any("Rome." in block.text for block in extract(data, "text/markdown"))
+    assert time.process_time() - start < 2
+
+
 def test_a_long_paragraph_with_tags_is_read_in_linear_time() -> None:
     ruby, tag, text = (
         Token(kind, "", 0, content=content)
