@@ -194,12 +194,18 @@ def read_clippings(text: str) -> tuple[Block, ...]:
 
 
 def _split_clippings(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str]]:
-    """Yield the line number, the book, the details and the words of each clipping."""
+    """Yield the line number, the book, the details and the words of each clipping.
+
+    In text that is not a clipping, such as text after the last rule, the details are empty.
+    """
     start = 0
     for number, line in enumerate(lines):
         if _CLIPPING_END.fullmatch(line):
             clipping = [part.strip() for part in lines[start:number]]
             if len(clipping) > 1:
                 words = "\n".join(clipping[2:]).strip()
-                yield start + 1, " ".join(clipping[0].split()), clipping[1], words
+                details = "" if "".join(clipping[2:3]) else clipping[1]  # an empty line follows
+                yield start + 1, " ".join(clipping[0].split()), details, words
             start = number + 1
+    if any(map(str.strip, lines[start:])):
+        yield start + 1, "", "", ""

@@ -50,7 +50,7 @@ from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/72"  # Raise this number if documents would be read or split differently.
+CHUNKER = "chunk/73"  # Raise this number if documents would be read or split differently.
 # Items that a reader could not read are tried again by another reader.
 READER = f"hopsyncd {__version__}, {CHUNKER}"
 _MAX_ORIGIN_CHARACTERS = 1000
