@@ -69,8 +69,8 @@ def test_whatsapp_writes_times_as_the_phone_does(start: str, day: str, clock: st
         "13/05/2026, 25:03 - Ann: hello\n",
         "Header\n========\n\nText.\n",
         "Book (Ann)\n- milk\n\nand eggs\n==========\n",
-        "Team\n- Ann Lee | chair\n- Bo | treasurer\n==========\n",
-        "Team\n- Ann Lee | chair\n\nSince May\n==========\n\nNext page\n",
+        "Team (Rowing)\n- Ann Lee | chair\n- Bo | treasurer\n==========\n",
+        "Team (Rowing)\n- Ann Lee | chair\n\nSince May\n==========\n\nNext page\n",
     ],
 )
 def test_other_text_is_no_chat_and_no_clippings(text: str) -> None:
