@@ -94,6 +94,17 @@ def test_the_last_the_first_or_the_named_meeting_tells_its_day(
     assert minutes.ask(question, 8, Search())[1].short == day
 
 
+def test_a_day_is_shown_with_the_sentence_that_its_heading_does_not_say(tmp_path: Path) -> None:
+    files = {
+        f"{day}.md": f"# {day}\n\nThe tyres are old.\n\nI changed the water filter.\n".encode()
+        for day in ("2026-10-02", "2026-11-20")
+    }
+    daily = open_asker(tmp_path, files | {"boat.md": b"# Boat\n\nThe boat leaks.\n"})
+    _, reply = daily.ask("When did we last change the water filter?", 8, Search())
+    texts = [piece.text for piece in reply.evidence]
+    assert texts == ["2026-11-20", "I changed the water filter."]
+
+
 @pytest.mark.parametrize(
     ("question", "wanted", "unwanted"),
     [

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
+from hopsyncd.retrieve.answering.extractive import choose_sentences
 from hopsyncd.retrieve.sentences import PassageTexts, Sentence
 from hopsyncd.text.dates import (
     MONTH_PATTERN,
@@ -77,10 +78,11 @@ _DATE_LINE = re.compile(r"(?:date|day|when|datum|fecha|data)\s*:\s*(.*)", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class SectionDate:
-    """The day of a section. sentence: the text that has the day."""
+    """The day of a section. sentences: the text that has the day; then, if the headings and the
+    path lack words of the question, the sentence of the section that says most about it."""
 
     day: str
-    sentence: Sentence
+    sentences: tuple[Sentence, ...]
 
 
 def find_section_date(
@@ -120,7 +122,9 @@ def find_section_date(
             return None
         for text in _list_dated_texts(texts, rank, passage_sentences):
             if day := find_date_text(text):
-                return SectionDate(day, replace(passage_sentences[0], passage=id_, text=text))
+                shown = replace(passage_sentences[0], passage=id_, text=text)
+                said = [] if is_covered_by(above) else choose_sentences(passage_sentences, weights)
+                return SectionDate(day, (shown, *said[:1]))
     return None
 
 

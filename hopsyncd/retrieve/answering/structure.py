@@ -30,7 +30,7 @@ def find_by_structure(
     if asked and asked.kind in ("date", "moment") and not is_of_related(question):
         dated = find_section_date(texts, sentences, weights, judgement.with_value)
         if dated:
-            return Judgement(True, dated.day, (dated.sentence,))
+            return Judgement(True, dated.day, dated.sentences)
     query = read_query_words(question)
     defining = _list_defining(texts, sentences, query)
     owning = _list_owning(sentences, weights, question)
