@@ -177,9 +177,8 @@ def _make_printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-CHANGED = "changed"  # the reason to fetch an edited document.
-# the reason to fetch an item that could not be used, or was read by other rules.
-AGAIN = "read again"
+# The reasons to fetch an item: it is new or edited, was read by other rules, or could not be used.
+NEW, CHANGED, AGAIN, FAILED = "new", "changed", "read again", "failed before"
 RETRY = ""  # recorded as an item's revision, so that the next scan fetches the item again.
 
 _SMALL_ITEMS = 2000  # the most items that a small sync lists.
@@ -380,9 +379,9 @@ def decide(
     """Plan all steps: first the fetches, then the reports, then the removals.
 
     Edited documents are fetched before new documents, because an edit may arrive together with many
-    new documents. Short documents are fetched before long documents, so that much of an import is
-    soon searchable. Removals come last, so that the passages of a renamed document stay in force
-    throughout.
+    new documents. Both are fetched before the documents to be read again. Short documents are
+    fetched before long documents, so that much of an import is soon searchable. Removals come last,
+    so that the passages of a renamed document stay in force throughout.
 
     `seen` contains the items of the last scan by path. `live` contains the content hashes of the
     documents at the head that the listing may contain, by path. `documents` is the number of all
@@ -420,17 +419,18 @@ def decide(
     return (*sorted((step for step in fetches if step), key=_sort_key), *reports, *removals)
 
 
-def _sort_key(step: Step) -> tuple[bool, bool]:
-    """Return the sort key of a step. Edited documents come before new documents, and short
-    documents before long documents."""
-    return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
+def _sort_key(step: Step) -> tuple[int, bool]:
+    """Return the sort key of a step. Edited documents come first, then new documents, then those to
+    be read again. Short documents come before long documents."""
+    rank = {CHANGED: 0, NEW: 1}.get(step.reason, 2)
+    return rank, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
 def _fetch(item: Item, seen: Seen | None, afresh: bool) -> Step | None:
     if seen is None:
-        return Step(Action.FETCH, item.id, "new", item)
+        return Step(Action.FETCH, item.id, NEW, item)
     if not seen.revision:
-        return Step(Action.FETCH, item.id, AGAIN, item)
+        return Step(Action.FETCH, item.id, FAILED if seen.why else AGAIN, item)
     if seen.revision != item.revision:
         return Step(Action.FETCH, item.id, CHANGED, item)
     return Step(Action.FETCH, item.id, AGAIN, item) if afresh else None
@@ -448,7 +448,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
     """Return a plan with only the first `scope.edits` edits of small documents, in the order of
     `scope.under`."""
-    reasons = CHANGED, AGAIN
+    reasons = CHANGED, AGAIN, FAILED
     edits = {step.path: step for step in plan.steps if step.reason in reasons and _is_small([step])}
     edited = [path for path in scope.under or () if path in edits]
     only, postponed = edited[: scope.edits], tuple(edited[scope.edits :])

@@ -10,7 +10,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.ingest.connector_setup import create_connector, create_tesseract
-from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
+from hopsyncd.ingest.plan import NEW, Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, identify_rules, read_step
 from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
@@ -107,7 +107,7 @@ def _list_changes(
         elif step.action is Action.FETCH:
             reading = read_step(connection, source, scope, step, passage_tokens, extract)
             if reading and reading.read:
-                (result.new if step.reason == "new" else result.changed).append(step.path)
+                (result.new if step.reason == NEW else result.changed).append(step.path)
                 yield reading.read
             elif reading and reading.seen.why:
                 result.unreadable.append(f"{step.path}: {reading.seen.why}")

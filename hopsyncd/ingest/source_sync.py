@@ -22,6 +22,7 @@ from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.ingest.plan import (
     AGAIN,
     CHANGED,
+    FAILED,
     REMOVALS,
     RETRY,
     Action,
@@ -276,7 +277,7 @@ class SourceSync:
             plan = yield from make_plan(
                 self.connection, source, run.scope, since, self.yield_to_edits, seen
             )
-            run.postponed = plan.postponed
+            run.postponed, seen = plan.postponed, None  # frees memory for the reading
             self._underway.append(run.batch)
             try:
                 yield from self._execute(run, plan)
@@ -401,7 +402,7 @@ class SourceSync:
         if (
             reading is None
             or reading.waits
-            or (reading.seen.revision == RETRY and step.reason != AGAIN)
+            or (reading.seen.revision == RETRY and step.reason != FAILED)
         ):
             run.batch.unsettled.add(step.path)
         if reading:

@@ -14,6 +14,7 @@ from hopsyncd.ingest.upkeep import pause_source, resume_source
 from store.records import Seen
 from store.sources import (
     ListingState,
+    begin_rules,
     include_again,
     list_sources,
     put_listing_state,
@@ -117,6 +118,25 @@ def test_an_item_that_could_not_be_read_is_tried_once_more_at_once(stack: Stack)
     memory(stack).put("b.md", b"Ada wrote another.")
     memory(stack).unreadable = set()
     assert stack.sync().changed == 1
+
+
+def test_an_item_marked_to_be_read_again_is_tried_once_more_at_once(stack: Stack) -> None:
+    begin_rules(stack.connection, stack.source.id, stack.writer.rules)
+    memory(stack).unreadable = {"b.md"}
+    stack.sync()
+    assert state(stack).cursor is None
+    for _ in range(2):
+        stack.sync()
+    assert memory(stack).fetched[6:] == ["b.md"], "no more than once"
+
+
+def test_an_item_that_failed_is_not_said_to_be_read_again(stack: Stack) -> None:
+    memory(stack).unreadable = {"b.md"}
+    memory(stack).put("b.md", b"Ada wrote a program.")
+    stack.sync()
+    for _ in stack.path.turns(stack.source, Scope(whole=True)):
+        assert not stack.path.progress.again
+        assert stack.path.progress.documents_total == 1
 
 
 def test_an_item_that_vanished_is_asked_for_again(stack: Stack) -> None:

@@ -1,5 +1,6 @@
 """Documents that an older reader had read are read again, one after the other."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -12,6 +13,7 @@ from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.ingest.plan import Scope
 from hopsyncd.ingest.read import CHUNKER
+from store.records import Seen
 from tests.fakes.stack import Stack
 
 TEXTS = {
@@ -96,6 +98,37 @@ def test_an_edit_from_before_the_start_is_read_first(upgraded: Start, notes: Pat
     upgraded(note).sync()
     assert len(read) == len(TEXTS)
     assert b"Monday" in read[0]
+
+
+def test_a_document_from_before_the_start_is_read_before_the_others(
+    upgraded: Start, notes: Path
+) -> None:
+    read: list[bytes] = []
+
+    def note(data: bytes, media_type: str) -> tuple[Block, ...]:
+        read.append(data)
+        return extract(data, media_type)
+
+    (notes / "weather.md").write_text("# Weather\n\nA storm is expected.\n")
+    upgraded(note).sync()
+    assert len(read) == len(TEXTS) + 1
+    assert b"storm" in read[0]
+
+
+def test_the_items_of_the_last_scan_are_not_in_memory_while_documents_are_read(
+    upgraded: Start,
+) -> None:
+    counts: list[int] = []
+
+    def count_items(data: bytes, media_type: str) -> tuple[Block, ...]:
+        counts.append(sum(isinstance(thing, Seen) for thing in gc.get_objects()))
+        return extract(data, media_type)
+
+    stack = upgraded(count_items)
+    gc.collect()
+    before = sum(isinstance(thing, Seen) for thing in gc.get_objects())
+    stack.sync()
+    assert counts[0] <= before + 1  # that of the document being read
 
 
 def test_after_a_stop_only_the_other_documents_are_read_again(upgraded: Start) -> None:
