@@ -47,9 +47,12 @@ def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: 
             os.close(folder)
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
-        raise _refusal_error(
-            why, "Create the folder, or set mcp.inbox to another folder"
-        ) from error
+        hint = (
+            "Create the folder"
+            if isinstance(error, FileNotFoundError)
+            else "Check the permissions of the folder and its disk"
+        )
+        raise _refusal_error(why, f"{hint}, or set mcp.inbox to another folder") from error
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:

@@ -60,7 +60,9 @@ def find_passage_row(head: Snapshot | None, hexadecimal: str) -> int:
 def _no_passage_error(hexadecimal: str, head: Snapshot | None) -> NotFound:
     return NotFound(
         f"There is no passage {hexadecimal}",
-        f"version {head.version.id if head else 0} has no passage with this id",
+        f"version {head.version.id} has no passage with this id"
+        if head
+        else "nothing is indexed yet",
         "Copy the id from an answer, and set `at` to the version of that answer",
     )
 
@@ -157,7 +159,9 @@ def answer_document(
     if stored is None:
         raise NotFound(
             f"There is no document {request.document}",
-            f"version {version} has no document with this path in the source {request.source!r}",
+            f"version {version} has no document with this path in the source {request.source!r}"
+            if head
+            else "nothing is indexed yet",
             "Copy source and path from a search result" + _suggest_similar_names(head, request),
         )
     _, occurrences = stored

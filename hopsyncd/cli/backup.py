@@ -294,10 +294,13 @@ def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
             f" {format_relative_time(format_moment(manifest.created_ms))}."
         )
     if loss.unreadable:
-        click.echo(f"All later changes in {database} will be lost: {loss.unreadable}.")
+        click.echo(f"All later changes in {database} will be lost.")
+        click.echo(f"hopsyncd cannot list them: {loss.unreadable}.")
     elif loss.version:
-        click.echo(f"{database} ends at version {loss.version}. This will be lost:")
-        for line in _describe_loss(loss):
+        lines = _describe_loss(loss)
+        effect = "This will be lost:" if lines else "Nothing will be lost."
+        click.echo(f"{database} ends at version {loss.version}. {effect}")
+        for line in lines:
             click.echo(f"  {line}")
         click.echo("Your files and notes are not touched: changes since then are indexed again.")
 
@@ -318,7 +321,7 @@ def _describe_loss(loss: "Loss") -> list[str]:
             listed_names = ", ".join(make_printable(name) for name in names[:_SHOWN])
             ellipsis = ", …" if len(names) > _SHOWN else ""
             lines.append(f"{pluralise(len(names), noun)}: {listed_names}{ellipsis}")
-    return lines or ["nothing, because the backup has every change"]
+    return lines
 
 
 def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[str]]":

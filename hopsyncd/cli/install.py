@@ -235,7 +235,7 @@ def install(
     _remove([path for path in _list_paths(system) if path.exists() and path not in files], system)
     new = [path for path in files if not path.exists()]
     for path, text in files.items():
-        _write(path, text)
+        _write(path, text, system)
         click.echo(f"Wrote {path}")
     start = _start_commands(system, socket_activation)
     try:
@@ -363,15 +363,16 @@ def _is_mac() -> bool:
     return sys.platform == "darwin"
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, system: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
+        remedy = "Run the command as root" if system else f"Check the folder {path.parent}"
         raise ServiceRefused(
             f"Cannot write {path}",
             (error.strerror or str(error)).lower(),
-            "Run the command as root, or use --print to see the files",
+            f"{remedy}, or use --print to see the files",
         ) from error
 
 

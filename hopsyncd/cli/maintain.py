@@ -148,8 +148,8 @@ def _print_estimate(
         )
         return
     click.echo(
-        f"{costs.lacking:,} of {pluralise(costs.passages, 'passage')} must be prepared with"
-        f" {make_printable(costs.encoder)}: about {costs.texts:,} texts."
+        f"{costs.lacking:,} of {pluralise(costs.passages, 'passage')} need vectors of"
+        f" {make_printable(costs.encoder)}: about {costs.texts:,} texts to embed."
     )
     if costs.seconds is not None:
         click.echo(f"time: about {format_duration(costs.seconds)} if the machine has no other work")

@@ -51,11 +51,15 @@ def read_secret(file: Path, kind: str = "token", min_characters: int = _MIN_CHAR
     except (OSError, UnicodeDecodeError) as error:
         raise _refusal_error(file, error, kind) from error
     failed = f"Cannot use the {kind} in {file}"
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+    if status.st_uid != os.geteuid():
         raise SocketRefused(
             failed,
-            f"other users can read the {kind} file",
-            f"Run `chmod 600 {file}` as the owner of the file",
+            f"another user owns the {kind} file",
+            f"As root, run `chown {os.geteuid()} {file}`",
+        )
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise SocketRefused(
+            failed, f"other users can read the {kind} file", f"Run `chmod 600 {file}`"
         )
     if len(secret) < min_characters:
         raise SocketRefused(

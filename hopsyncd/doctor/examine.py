@@ -1,6 +1,7 @@
 """Runs all checks in order. Contains the checks of sources, the LLM endpoint and the daemon."""
 
 import asyncio
+import errno
 import os
 import shutil
 import socket
@@ -56,8 +57,10 @@ def _check_source(source: SourceConfig, config: Config) -> Finding | None:
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
-        why = "cannot be read" if place.exists() else "does not exist"
-        remedy = "Mount the drive, or correct the path; the indexed documents are kept"
+        why, remedy = "does not exist", "Mount the drive, or correct the path"
+        if place.exists():
+            why, remedy = "cannot be read", "Give the daemon's user read permission"
+        remedy += "; the indexed documents are kept"
         return Finding(name, "fail", f"{place} {why}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
         return Finding(name, "fail", "the program git is missing", "Install git")
@@ -134,7 +137,9 @@ def check_company_login(config: Config) -> Iterator[Finding]:
     except SocketRefused as error:
         yield Finding("login", "fail", f"{error.what}: {error.why}", error.hint)
     except LoginFailed as error:
-        remedy = "Check access.oidc.issuer and the network. Nobody can log in until it answers"
+        remedy = (
+            "Check access.oidc.issuer and the network. Until the issuer answers, nobody can log in"
+        )
         yield Finding("login", "fail", make_printable(f"{oidc.issuer}: {error.detail}"), remedy)
     else:
         yield report_ok("login", f"{oidc.issuer} answers")
@@ -158,7 +163,9 @@ def check_daemon(config: Config) -> Iterator[Finding]:
             why = f"a crashed daemon has left the socket {config.daemon.socket}"
             yield Finding("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
         case why:
-            remedy = "Only the daemon's owner and the users in [access] may use the daemon"
+            remedy = "Restart the daemon"
+            if why == os.strerror(errno.EACCES).lower():
+                remedy = "Only the daemon's owner and the users in [access] may use the daemon"
             yield Finding("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
@@ -213,7 +220,9 @@ def _check_answer(config: Config) -> Iterator[Finding]:
         yield Finding("watched questions", "warn", problem, "See docs/history.md")
     if problems := sum(source["problems"] for source in status["sources"]):
         detail = f"{pluralise(problems, 'document')} cannot be read"
-        yield Finding("documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100")
+        yield Finding(
+            "documents", "warn", detail, "`hopsyncd sources NAME` lists up to 100 of them"
+        )
     for source in status["sources"]:
         name = f"source {source['name']}"
         if source["problem"]:

@@ -124,7 +124,8 @@ def check_text_recognition(config: Config) -> Iterator[Finding]:
         tesseract.recognise_text(encode_gray_png(100, 100, [b"\xff" * 100] * 100))
     except Died as death:
         remedy = (
-            f"Install the languages {tesseract.languages} of tesseract, or set formats.ocr to off"
+            f"Check that {tesseract.program} runs and has the languages {tesseract.languages},"
+            " or set formats.ocr to off"
         )
         yield Finding("ocr", "fail", f"reading a picture {death.why}", remedy)
         return
@@ -219,10 +220,11 @@ def check_data_folder(config: Config) -> Iterator[Finding]:
         return
     status = folder.stat()
     if not stat.S_ISDIR(status.st_mode):
-        remedy = "Move the file away, or set daemon.data_dir"
+        remedy = "Move the file away, or set daemon.data_dir to another folder"
         yield Finding("data folder", "fail", f"{folder} is not a folder", remedy)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
+        command = "chmod u+rwx" if status.st_uid == os.geteuid() else "sudo chown -R $USER"
+        remedy = f"Run `{command} {folder}`, or set daemon.data_dir to another folder"
         yield Finding("data folder", "fail", f"you may not write to {folder}", remedy)
     elif writers := describe_other_writers(folder):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"

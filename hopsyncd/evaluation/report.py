@@ -21,7 +21,10 @@ from hopsyncd.evaluation.run import Evaluation
 from hopsyncd.retrieve.answering.reply import split_reply
 
 _SWEPT = ("top_k", "n_hop", "beam")
-_INTERVAL = "In brackets: the 95 % confidence interval, Wilson's or from 2,000 seeded resamples."
+_INTERVAL = (
+    "In brackets: the 95 % confidence interval (Wilson score for shares, otherwise bootstrap with"
+    " 2,000 resamples)."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -411,5 +411,5 @@ def _locate_document(
     raise PurgeRefused(
         f"Cannot identify the document {document}",
         f"{count} a document at this path",
-        "Choose a source with --source" if places else "Copy the path from search results",
+        "Choose a source with --source" if places else "Check the path and the source",
     )

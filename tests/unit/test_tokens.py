@@ -123,6 +123,17 @@ def test_the_last_use_is_kept_to_the_minute(tmp_path: Path) -> None:
     assert uses.read().keys() == {other.id}
 
 
+def test_a_secret_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    make_secret(file)
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    with pytest.raises(SocketRefused, match=f"another user owns.*`chown {another} {file}`"):
+        read_secret(file)
+
+
 def test_a_secret_is_made_once_and_refused_where_others_may_read_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     made = make_secret(file)

@@ -285,7 +285,7 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
         raise NotADatabase(
             f"Cannot open {path}",
             "the file is another program's SQLite database",
-            "Choose another data_dir in the configuration",
+            "Choose another file, or set daemon.data_dir to another folder",
         )
     if schema_version > SCHEMA_VERSION:
         raise NewerSchema(
