@@ -169,7 +169,7 @@ class Database:
             why = f"the database has values that are longer than {self.max_value_bytes:,} bytes"
         hint = next(
             (hint for part, hint in _HINTS.items() if part in why),
-            "Correct `path`, or restore the file.",
+            "Correct `path`, check the file's permissions, or restore the file.",
         )
         described = self.unavailable_error(why, hint)
         return described.what, described.why, described.hint

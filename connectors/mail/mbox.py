@@ -163,7 +163,8 @@ class MboxConnector:
             f"Cannot list the mailbox {self._path}",
             why,
             "The next scan tries again. If the error persists, check that `path` of this source in "
-            "config.toml is an mbox file. Indexed mail stays searchable.",
+            "config.toml is an mbox file that the daemon's user may read. Indexed mail stays "
+            "searchable.",
         )
 
 

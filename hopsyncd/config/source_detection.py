@@ -48,11 +48,12 @@ def detect_source(
     """
     user_keys = user_keys or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
-        raise _refusal_error(
-            place,
-            "the address contains a password",
-            'Write the source into config.toml by hand, with "${NAME}" for the password',
+        hint = (
+            "Leave out the password; the daemon reads it from an environment variable"
+            if place.startswith(("imap://", "imaps://"))
+            else 'Write the source into config.toml by hand, with "${NAME}" for the password'
         )
+        raise _refusal_error(place, "the address contains a password", hint)
     if place.startswith("git+"):
         kind, place = kind or "git", place.removeprefix("git+")
     if place.startswith("file:///") and kind != "git" and not place.endswith(".git"):

@@ -110,7 +110,8 @@ def test_an_address_is_recognised_by_its_form(
     ("place", "told"),
     [
         ("/no/such/thing", "no such file or folder"),
-        ("https://me:secret@example.org/a.git", "contains a password"),
+        ("https://me:secret@example.org/a.git", r"contains a password.*\$\{NAME\}"),
+        ("imap://me:secret@example.org", "contains a password.*environment variable"),
         ("gopher://example.org", "no kind of source has addresses with gopher://"),
         ("imap://imap.example.org", "Write imap://user@host"),
     ],
