@@ -331,7 +331,10 @@ def open_listeners(stack: ExitStack, config: Config) -> Listeners:
         raise SocketRefused(
             f"Cannot listen on {config.web.listen}",
             "access.listen and web.listen are the same address",
-            "Set web.listen to another port, or remove web.listen, because access.page is enough",
+            "Remove web.listen: access.page already opens the web interface at this address"
+            if config.access.page
+            else "Set web.listen to another port. Or remove web.listen, and set access.page to open"
+            " the web interface at access.listen",
         )
     for key, address in (
         ("access.listen", config.access.listen),

@@ -188,8 +188,8 @@ class LogicSearch:
             self._by_ranks()
         except LlmError as error:
             asked = any(part.rank for part in self._graph.values())
-            consequence = "the question was searched for as a whole"
-            self._degraded.append(f"{'from there on, ' if asked else ''}{consequence}: {error.why}")
+            since = " from there on" if asked else ""
+            self._degraded.append(f"{error.why}; the question was searched as a whole{since}")
             self.retrieve(self.question)
         return Resolution(tuple(self._graph.values()), self._notes, tuple(self._degraded))
 
@@ -249,7 +249,8 @@ class LogicSearch:
             return _clean_question(query)
         except LlmNonsense as error:
             self._degraded.append(
-                f"the LLM's query was unusable, so the subproblems were searched for: {error.why}"
+                f"the LLM wrote no usable query ({error.why}), so the parts of the question were"
+                " used as the query"
             )
             answers = {f"#{part.id}": part.answer for part in known}
             return " ".join(_fill_in(part.question, answers) for part in ready)

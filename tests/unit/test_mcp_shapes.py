@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from hopsyncd.api.mcp.document_server import WATCHES, WatchBus
 from hopsyncd.api.mcp.shapes import describe_document, describe_hop, describe_passage
+from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
-from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.errors import DaemonUnavailable, NotFound
 
 MAIL: dict[str, Any] = {
     "id": "00000000000000aa",
@@ -101,6 +103,12 @@ def test_a_listener_that_fails_and_a_daemon_that_is_away_keep_no_change_from_the
             await asyncio.sleep(0.2)
 
     asyncio.run(asyncio.wait_for(act(), 60))
+
+
+def test_a_document_is_not_found_without_sources() -> None:
+    client = cast(Client, Mock(is_remote=False, sources=lambda: {"sources": []}))
+    with pytest.raises(NotFound, match="no source on this machine has the document"):
+        Tools(client).get(document="a.md")
 
 
 def test_similar_passages_are_a_short_line() -> None:

@@ -157,12 +157,28 @@ def test_the_socket_is_removed_when_the_daemon_fails(path: Path) -> None:
         connect(path)
 
 
-def test_two_listeners_on_one_address_are_refused(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "hint"),
+    [
+        ({}, "remove web.listen, and set access.page"),
+        (
+            {"page": "https://localhost", "behind_proxy": ["127.0.0.1"]},
+            "Remove web.listen: access.page",
+        ),
+    ],
+)
+def test_two_listeners_on_one_address_are_refused(
+    path: Path, page: dict[str, object], hint: str
+) -> None:
     address = {"listen": f"127.0.0.1:{free_port()}"}
     places = {"socket": str(path), "data_dir": str(path.parent)}
-    config = Config.model_validate({"daemon": places, "access": address, "web": address})
-    with pytest.raises(SocketRefused, match="are the same address"), ExitStack() as stack:
+    config = Config.model_validate({"daemon": places, "access": address | page, "web": address})
+    with (
+        pytest.raises(SocketRefused, match="are the same address") as refused,
+        ExitStack() as stack,
+    ):
         open_listeners(stack, config)
+    assert hint in str(refused.value)
 
 
 def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:

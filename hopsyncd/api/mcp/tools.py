@@ -256,10 +256,8 @@ class Tools:
             f"There is no document {document}",
             f"none of these sources has the document: {', '.join(sources)}"
             if sources
-            else "no source exists",
-            "Give `source` and `document` as `search` returns them"
-            if sources
-            else "The user can add a source with `hopsyncd add PATH`",
+            else "no source on this machine has the document",
+            "Give `source` and `document` as `search` returns them",
         )
 
     def neighbours(

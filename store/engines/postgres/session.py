@@ -387,7 +387,7 @@ def open_writing(url: str) -> Connection:
                 raise WriterBusy(
                     f"Cannot write to {format_place(url)}",
                     "another hopsyncd is already writing to the database",
-                    "Stop that process, or run the command through the daemon",
+                    "Stop the daemon that uses this database. It may run on another machine",
                 )
             time.sleep(0.05)
     return session
