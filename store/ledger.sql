@@ -1,9 +1,10 @@
--- What calls to an LLM took: a database of its own (llm.db), numbers and names only.
+-- The cost of LLM calls, in a separate database (llm.db). It contains only numbers and names.
 
--- One row a day, purpose, source and version. day: since 1970-01-01, UTC. source: '' for calls about
--- several. version: the one that the calls were made for; 0 for none, or for one not yet committed.
--- calls: requests, also those that failed. reserved_tokens: of requests that have not ended; those of
--- a process that was killed stay, and count as spent.
+-- One row for each day, purpose, source and version. day: days since 1970-01-01, in UTC. source: ''
+-- for calls about several sources. version: the version for which the calls were made. 0 if there
+-- is none, or if it is not committed yet. calls: the number of requests, including failed requests.
+-- reserved_tokens: the tokens reserved for requests that have not ended. If a process is killed,
+-- its reserved tokens remain and count as spent.
 CREATE TABLE spent (
     day                INTEGER NOT NULL,
     purpose            TEXT    NOT NULL,

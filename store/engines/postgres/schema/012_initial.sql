@@ -1,5 +1,5 @@
--- The schema of store/engines/sqlite/schema as of its step 012, for PostgreSQL 15 or later. What the tables
--- mean is said there. Texts are ordered by their bytes, as in SQLite.
+-- The schema for PostgreSQL 15 or later, equivalent to the first 12 steps of
+-- store/engines/sqlite/schema, which explain the tables. Text is sorted by its bytes, as in SQLite.
 
 CREATE DOMAIN bytewise AS text COLLATE "C";
 
@@ -61,7 +61,7 @@ CREATE TABLE question_set (
 );
 CREATE UNIQUE INDEX question_set_of_passage ON question_set (passage, recipe, provisional);
 CREATE INDEX question_set_provisional ON question_set (recipe, passage) WHERE provisional = 1;
--- Vectors do not get smaller.
+-- Compression would not make vectors smaller.
 ALTER TABLE question_set ALTER COLUMN vectors SET STORAGE EXTERNAL;
 
 CREATE TABLE question (
@@ -114,7 +114,7 @@ CREATE TABLE life (
 CREATE UNIQUE INDEX life_alive ON life (passage) WHERE died = 9223372036854775807;
 CREATE INDEX life_born ON life (born);
 CREATE INDEX life_died ON life (died);
--- What a deleted question set is looked up by.
+-- Finds the passages of a question set that is deleted.
 CREATE INDEX life_of_set ON life (question_set);
 
 CREATE TABLE match (
@@ -129,7 +129,7 @@ CREATE INDEX match_born ON match (born);
 CREATE INDEX match_died ON match (died);
 CREATE INDEX match_target ON match (target);
 
--- The primary key is what refuses a second version of one number, whoever writes it.
+-- The primary key prevents two versions with the same number, even from different writers.
 CREATE TABLE version (
     id                 bigint PRIMARY KEY,
     created_ms         bigint NOT NULL,
@@ -199,8 +199,9 @@ CREATE TABLE quarantine (
     since_ms  bigint NOT NULL
 );
 
--- Syncs that other daemons than the writer were asked for. outcomes: JSON, [source, problem] of
--- each; or the error, as text. version: the newest when the sync was done, NULL until then.
+-- Syncs requested from daemons that are not the writer. outcomes: a JSON list of [source, problem]
+-- pairs, or the text of an error. version: the newest version at the end of the sync. NULL until
+-- then.
 CREATE TABLE asked_sync (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     sources       bytewise NOT NULL,
@@ -221,7 +222,7 @@ WHERE m.died = 9223372036854775807
   AND (v.cut_question IS NULL OR m.similarity > v.cut_similarity
        OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question));
 
--- Followers wait for this: a new version, or history rewritten.
+-- Notifies the followers of a new version, a finished sync, or rewritten history.
 CREATE FUNCTION tell_followers() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NOTIFY hopsyncd; RETURN NULL; END $$;
 CREATE TRIGGER version_told AFTER INSERT ON version EXECUTE FUNCTION tell_followers();

@@ -1,2 +1,2 @@
--- As store/engines/sqlite/schema/017_access.sql says.
+-- store/engines/sqlite/schema/017_access.sql explains the column.
 ALTER TABLE source_state ADD COLUMN access bytewise;

@@ -1,4 +1,4 @@
--- What calls took, as store/ledger.sql says: one table for each of the files of a database in a file.
+-- The cost of calls, as in store/ledger.sql. With SQLite, each of these tables is a separate file.
 CREATE TABLE llm_spent (
     day                bigint NOT NULL,
     purpose            bytewise NOT NULL,

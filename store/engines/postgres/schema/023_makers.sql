@@ -1,4 +1,4 @@
--- As store/engines/sqlite/schema/022_makers.sql says.
+-- store/engines/sqlite/schema/022_makers.sql explains the columns.
 ALTER TABLE watch ADD COLUMN maker bytewise;
 ALTER TABLE watch ADD COLUMN login bytewise;
 ALTER TABLE watch ADD COLUMN rights bytewise;

@@ -1,3 +1,3 @@
--- As in 022_seen.sql, which indexed the problems themselves before.
+-- The same index as in 022_seen.sql. An earlier version of that file also indexed `why`.
 DROP INDEX seen_problem;
 CREATE INDEX seen_problem ON seen (source) WHERE why IS NOT NULL;

@@ -1,18 +1,18 @@
--- The first schema. docs/reference/database-format.md is its guide.
+-- The first schema. docs/reference/database-format.md explains the current schema.
 --
--- Two kinds of rows:
---   content    immutable, addressed by its own hash, shared by all versions (it is also the cache of
---              everything that was expensive to compute): passage, question_set, question,
---              passage_text
---   intervals  when content is in force: document, life, passage_vector_<recipe>, match. A row
---              holds in the versions born <= v < died; died = 9223372036854775807 while it holds
---              at the head.
--- A version is the single row in `version` that commits with its intervals.
+-- There are two kinds of rows:
+--   content    Immutable rows, addressed by a hash of their content. All versions share them, and
+--              they cache everything that was expensive to compute. Tables: passage, question_set,
+--              question, passage_text.
+--   intervals  Rows that say in which versions content is in force. Tables: document, life,
+--              passage_vector_<recipe>, match. A row is in force at the versions born <= v < died.
+--              died is 9223372036854775807 while the row is in force at the head.
+-- A version is one row in `version`, committed together with its intervals.
 --
--- Ids named "content id" are the upper 63 bits of a blake2b-64 digest, so that the same content has
--- the same id in every database.
+-- A "content id" is the upper 63 bits of a blake2b-64 digest. So the same content has the same id
+-- in every database.
 
--- Origins of documents. Invariant: name is unique and never reused for another location.
+-- The sources of documents. Invariant: a name is never reused for another location.
 CREATE TABLE source (
     id        INTEGER PRIMARY KEY,
     name      TEXT NOT NULL UNIQUE,
@@ -20,9 +20,10 @@ CREATE TABLE source (
     location  TEXT NOT NULL
 ) STRICT;
 
--- What the last scan saw of each item: operational, not versioned, used to skip unchanged items.
--- content: blake2b-128 of the bytes last read, NULL if they could never be read.
--- why, hint: the item's present problem, NULL when it has none.
+-- The state of each item at the last scan, used to skip unchanged items. Operational, not
+-- versioned.
+-- content: the blake2b-128 digest of the bytes last read. NULL if they were never readable.
+-- why, hint: the item's current problem. NULL if there is none.
 CREATE TABLE seen (
     source    INTEGER NOT NULL REFERENCES source (id),
     path      TEXT NOT NULL,
@@ -33,8 +34,9 @@ CREATE TABLE seen (
     PRIMARY KEY (source, path)
 ) STRICT, WITHOUT ROWID;
 
--- The last state of each source: operational, not versioned. Times are Unix milliseconds.
--- problem, hint: why the source is paused or only partly listed, NULL when it is healthy.
+-- The state of each source after its last scan. Operational, not versioned. Times are in Unix
+-- milliseconds.
+-- problem, hint: why the source is paused or incompletely listed. NULL if there is no problem.
 CREATE TABLE source_state (
     source        INTEGER PRIMARY KEY REFERENCES source (id),
     scanned_ms    INTEGER,
@@ -42,7 +44,7 @@ CREATE TABLE source_state (
     hint          TEXT
 ) STRICT;
 
--- How content is made: a name for (question generator, its version, encoder).
+-- Generation settings. name: identifies the question generator, its version and the encoder.
 CREATE TABLE recipe (
     id          INTEGER PRIMARY KEY,
     name        TEXT NOT NULL UNIQUE,
@@ -50,14 +52,14 @@ CREATE TABLE recipe (
     dimensions  INTEGER NOT NULL
 ) STRICT;
 
--- Exact totals over the life of the database: passages_generated, texts_embedded, ...
+-- Exact totals since the database was created, such as passages_generated and texts_embedded.
 CREATE TABLE counter (
     name   TEXT PRIMARY KEY,
     value  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- CONTENT. id: content id of (heading path, text). heading: JSON array, outermost first.
--- words: number of words in heading and text, the length that BM25 normalises by.
+-- CONTENT. id: the content id of (heading path, text). heading: a JSON array, outermost first.
+-- words: the number of words in the heading and the text, which BM25 uses as the length.
 CREATE TABLE passage (
     id       INTEGER PRIMARY KEY,
     heading  TEXT NOT NULL,
@@ -65,9 +67,9 @@ CREATE TABLE passage (
     words    INTEGER NOT NULL
 ) STRICT;
 
--- CONTENT. The questions of one passage under one recipe. id: content id of (passage, recipe name).
--- vectors: m x d int16, little-endian, row-major: unit vectors on the grid 1/4000 (see records.py).
--- Row 0 is the vector of the passage itself.
+-- CONTENT. The questions of one passage with one recipe. id: the content id of (passage, recipe
+-- name). vectors: an m x d matrix of little-endian int16, row by row. Each row is a unit vector
+-- times 4000, rounded (see records.py). Row 0 is the vector of the passage itself.
 CREATE TABLE question_set (
     id       INTEGER PRIMARY KEY,
     passage  INTEGER NOT NULL REFERENCES passage (id),
@@ -76,9 +78,10 @@ CREATE TABLE question_set (
 ) STRICT;
 CREATE UNIQUE INDEX question_set_of_passage ON question_set (passage, recipe);
 
--- CONTENT. A triplet (q, k, v). id: content id of (set, direction, ordinal).
--- direction: 0 incoming (the passage answers it), 1 outgoing (the passage raises it).
--- keywords: sorted JSON array. vector_row: the row of question_set.vectors that is its vector.
+-- CONTENT. A question with its keywords and its vector. id: the content id of (set, direction,
+-- ordinal). direction: 0 for incoming (the passage answers the question), 1 for outgoing (the
+-- passage raises the question). keywords: a sorted JSON array. vector_row: the row of
+-- question_set.vectors that has the question's vector.
 CREATE TABLE question (
     id            INTEGER PRIMARY KEY,
     question_set  INTEGER NOT NULL REFERENCES question_set (id),
@@ -90,14 +93,14 @@ CREATE TABLE question (
 ) STRICT;
 CREATE INDEX question_of_set ON question (question_set, direction, ordinal);
 
--- CONTENT. Full text of passages: rowid = passage.id. Keeps an index only, no copy of the text.
+-- CONTENT. The full-text index of passages. rowid is passage.id. The text itself is not copied.
 CREATE VIRTUAL TABLE passage_text USING fts5 (
     body, content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
 );
 CREATE VIRTUAL TABLE passage_term USING fts5vocab (passage_text, 'instance');
 
--- INTERVAL. One revision of one document. content: blake2b-128 of its bytes.
--- Invariant: at most one row a (source, path) holds at any version.
+-- INTERVAL. One revision of one document. content: the blake2b-128 digest of its bytes.
+-- Invariant: at each version, at most one row of each (source, path) is in force.
 CREATE TABLE document (
     id          INTEGER PRIMARY KEY,
     source      INTEGER NOT NULL REFERENCES source (id),
@@ -111,8 +114,8 @@ CREATE UNIQUE INDEX document_alive ON document (source, path) WHERE died = 92233
 CREATE INDEX document_path ON document (source, path, born);
 CREATE INDEX document_died ON document (died);
 
--- Where the passages of a document revision stand: lines are 1-based and inclusive.
--- A row is in force exactly when its document is.
+-- The places of passages in a revision of a document. Lines count from 1, and last_line is
+-- included. A row is in force while the row of its document is in force.
 CREATE TABLE placement (
     document    INTEGER NOT NULL REFERENCES document (id) ON DELETE CASCADE,
     ordinal     INTEGER NOT NULL,
@@ -123,13 +126,13 @@ CREATE TABLE placement (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX placement_of_passage ON placement (passage);
 
--- INTERVAL. A passage is a vertex, with this question set, while some document in force holds it.
--- Invariant: at most one row a passage holds at any version.
+-- INTERVAL. A passage is a vertex, with this question set, while a document in force contains it.
+-- Invariant: at each version, at most one row of each passage is in force.
 --
--- Its vector is in passage_vector_<recipe id>, a vec0 table that is made with the recipe:
+-- The passage's vector is in passage_vector_<recipe id>, a vec0 table created with the recipe:
 --   life INTEGER PRIMARY KEY (life.id), embedding float[d] (row 0 of question_set.vectors),
---   born, died (as in life, so that a search sees one version), passage. A vector without
---   direction (all zero) is left out.
+--   born, died (as in life, so that a search sees only one version), passage. Vectors that are all
+--   zero are not stored.
 CREATE TABLE life (
     id            INTEGER PRIMARY KEY,
     passage       INTEGER NOT NULL REFERENCES passage (id),
@@ -141,9 +144,10 @@ CREATE TABLE life (
 CREATE UNIQUE INDEX life_alive ON life (passage) WHERE died = 9223372036854775807;
 CREATE INDEX life_died ON life (died);
 
--- INTERVAL. The incoming question (target) most similar to one outgoing question, among all other
--- passages: a candidate edge. similarity: Eq. 1 of the paper, exact (see records.py).
--- Invariants: both questions' passages hold while the match does; at most one row a question holds.
+-- INTERVAL. A candidate edge: an outgoing question, and the most similar incoming question (target)
+-- of all other passages. similarity: Eq. 1 of the paper, exact (see records.py).
+-- Invariants: while a match is in force, the passages of both questions are in force. At each
+-- version, at most one match of each question is in force.
 CREATE TABLE match (
     question    INTEGER NOT NULL REFERENCES question (id),
     born        INTEGER NOT NULL,
@@ -155,12 +159,12 @@ CREATE TABLE match (
 CREATE INDEX match_died ON match (died);
 
 -- One committed state of the whole graph.
--- passages, documents, words: counts in force (words: sum of passage.words, for BM25).
--- edge_budget: how many matches the budget admits. cut_*: the last admitted match, NULL when all
--- are: a match m in force is an edge exactly when
+-- documents, passages: the numbers in force. words: the sum of passage.words in force, for BM25.
+-- edge_budget: the maximum number of edges. cut_*: the last match that is an edge. NULL if all
+-- matches are edges. A match m in force is an edge if and only if
 --   m.similarity > cut_similarity, or m.similarity = cut_similarity and m.question <= cut_question.
--- rules: how documents become passages, so that a change of the rules is noticed.
--- counters: JSON object, what the version cost.
+-- rules: the rules by which documents are split into passages, to detect a change of the rules.
+-- counters: a JSON object with the cost of the version.
 CREATE TABLE version (
     id              INTEGER PRIMARY KEY,
     created_ms      INTEGER NOT NULL,
@@ -177,7 +181,7 @@ CREATE TABLE version (
     counters        TEXT NOT NULL
 ) STRICT;
 
--- The edges of the newest version, for reading by eye; the graph itself applies the cut in memory.
+-- The edges of the newest version, for people to read. The daemon selects the edges in memory.
 CREATE VIEW edge AS
 SELECT qs.passage AS source, ts.passage AS target, m.question, m.target AS answered_by, m.similarity
 FROM match AS m

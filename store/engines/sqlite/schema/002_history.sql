@@ -1,14 +1,14 @@
--- Names for versions, and documents held at a restored state.
+-- Names of versions, and documents pinned to a restored state.
 
--- A tag keeps its version from being collected.
+-- A version with a tag is never collected.
 CREATE TABLE tag (
     name        TEXT PRIMARY KEY,
     version     INTEGER NOT NULL REFERENCES version (id),
     created_ms  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A document that a restore set to another state than its file's. While the file's content is still
--- `disk` (NULL: while there is no file), scans leave the document as it was restored.
+-- A restored document that differs from its file. disk: the digest of the file's content at the
+-- restore, or NULL if there was no file. Until the file changes, scans keep the restored document.
 CREATE TABLE pin (
     source  INTEGER NOT NULL REFERENCES source (id),
     path    TEXT NOT NULL,

@@ -1,7 +1,7 @@
--- Digests of content whose id does not name it, so that a check can tell it is what was written.
+-- Digests of content that is not part of an id, so that `check` can detect changed content.
 
--- blake2b-128 of the set's vectors and questions, in their order (store/digests.py).
+-- The blake2b-128 digest of the set's vectors and questions, in order (store/digests.py).
 ALTER TABLE question_set ADD COLUMN digest BLOB;
 
--- blake2b-128 of the revision's source, path, content, media type and places.
+-- The blake2b-128 digest of the revision's source, path, content, media type and places.
 ALTER TABLE document ADD COLUMN digest BLOB;

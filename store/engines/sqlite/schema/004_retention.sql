@@ -1,12 +1,13 @@
--- What expires, and what is left out for good.
+-- Expired versions, and purged documents.
 
--- When gc collected the version (Unix milliseconds); NULL while it is kept. A collected version's row
--- stays for the log, and nothing else of it does: rows that hold at no kept version are deleted.
+-- The time at which gc collected the version, in Unix milliseconds. NULL while the version is kept.
+-- The row of a collected version stays for the log. Rows in force at no kept version are deleted.
 ALTER TABLE version ADD COLUMN collected_ms INTEGER;
 CREATE INDEX version_kept ON version (id) WHERE collected_ms IS NULL;
 
--- What the version changed, counted when it was committed: the log outlives the rows it counts.
--- A document that is replaced counts as changed. A passage that gets another question set counts not.
+-- The numbers of changes in the version, counted at its commit, because the counted rows may be
+-- deleted before the log. A replaced document counts as changed. A passage with another question
+-- set does not count.
 ALTER TABLE version ADD COLUMN documents_added INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE version ADD COLUMN documents_changed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE version ADD COLUMN documents_removed INTEGER NOT NULL DEFAULT 0;
@@ -37,14 +38,14 @@ UPDATE version SET passages_removed = c.n FROM (
     WHERE NOT EXISTS (SELECT 1 FROM life AS o WHERE o.passage = l.passage AND o.born = l.died)
     GROUP BY died) AS c WHERE id = c.at;
 
--- Question sets that no version ever held: a sync that was cut short paid for them, and the next one
--- finds them. since_ms: when gc first saw the set so.
+-- Question sets that no version has used. An interrupted sync generated them, and the next sync can
+-- use them. since_ms: the time at which gc first found the set unused, in Unix milliseconds.
 CREATE TABLE unused (
     question_set  INTEGER PRIMARY KEY,
     since_ms      INTEGER NOT NULL
 ) STRICT;
 
--- Items that were purged: while a row is here, scans pass the item over.
+-- Purged items. Scans skip an item while it has a row in this table.
 CREATE TABLE excluded (
     source      INTEGER NOT NULL REFERENCES source (id),
     path        TEXT NOT NULL,

@@ -1,6 +1,6 @@
--- When each job of the schedule last ran: operational, not versioned. Times are Unix milliseconds.
--- ran_ms: when the last run ended. succeeded_ms: when the last one that succeeded did, NULL before
--- the first. error: why the last run failed, NULL when it did not.
+-- The last run of each scheduled job. Operational, not versioned. Times are in Unix milliseconds.
+-- ran_ms: the end of the last run. succeeded_ms: the end of the last successful run, or NULL before
+-- the first. error: why the last run failed, or NULL if it succeeded.
 CREATE TABLE job (
     name          TEXT PRIMARY KEY,
     ran_ms        INTEGER NOT NULL,

@@ -1,8 +1,8 @@
--- By which rules the documents of a source were read: operational, not versioned. All of them, but
--- for those that `seen` has no revision of: what they say must be read again. Other rules than the
--- present ones mean that the source is to be read afresh. '': it never had a document.
+-- The rules by which the source's documents were read. Operational, not versioned. Items without a
+-- `seen.revision` are exceptions: they must be reread. If the rules differ from the current rules,
+-- all documents of the source are reread. '' means that the source never had a document.
 ALTER TABLE source_state ADD COLUMN rules TEXT NOT NULL DEFAULT '';
 
--- Until now the rules were compared with those of the newest version, for all sources at once.
+-- Earlier schemas had the rules only in the newest version, for all sources together.
 UPDATE source_state
 SET rules = coalesce((SELECT rules FROM version ORDER BY id DESC LIMIT 1), '');

@@ -1,2 +1,2 @@
--- The matches to a question, for a purge: else it would read all of them.
+-- Finds the matches to a question. Without this index, a purge would read all matches.
 CREATE INDEX match_target ON match (target);

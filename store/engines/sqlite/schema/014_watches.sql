@@ -1,9 +1,11 @@
--- Watched questions: operational, not versioned. No text of a document is in them, so a purge has
--- nothing to remove here: passages are named by id, an answer by its digest. Times are Unix
+-- Watched questions. Operational, not versioned. The rows contain no text of documents, so a purge
+-- need not change them: passages are named by id, and answers by digest. Times are in Unix
 -- milliseconds.
--- act: what to do at a change, JSON: {"exec": [program, argument ...]} or {"webhook": url}; NULL to
--- do nothing but record it. version: the newest for which `state` was recorded. state: JSON with
--- answer (its digest, null without an answer) and passages (the first ones, by rising id).
+-- act: what to do after a change, as JSON: {"exec": [program, argument ...]} or {"webhook": url}.
+-- If it is NULL, a change is only recorded. version: the newest version for which `state` was
+-- recorded.
+-- state: JSON with `answer` (the answer's digest, or null) and `passages` (the ids of the first
+-- passages, sorted).
 CREATE TABLE watch (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     question    TEXT NOT NULL,
@@ -14,8 +16,8 @@ CREATE TABLE watch (
 ) STRICT;
 
 -- A change of a watched question, recorded once, in the transaction that changes watch.state.
--- old, new: the versions that were compared. before, after: the states at these. delivered_ms: when
--- `act` was done, NULL while it is not; error: why it failed.
+-- old, new: the compared versions. before, after: the states at these versions. delivered_ms: the
+-- time at which `act` succeeded, or NULL before that. error: why `act` failed.
 CREATE TABLE telling (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     watch         INTEGER NOT NULL REFERENCES watch (id) ON DELETE CASCADE,

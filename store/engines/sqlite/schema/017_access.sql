@@ -1,4 +1,5 @@
--- Who may see a source, as the configuration of the writer last said.
--- access: a JSON list of lists of `user:NAME` and `group:NAME`. A member has to match an entry of
--- each list: `[]` is open, `[[]]` is closed to all. NULL: not known yet, so closed.
+-- Who may see a source, from the writer's latest configuration.
+-- access: a JSON list of lists of `user:NAME` and `group:NAME`. A member must match an entry of
+-- each list. `[]` is open to everyone, and `[[]]` is closed to everyone. NULL: not known yet, so
+-- closed.
 ALTER TABLE source_state ADD COLUMN access TEXT;

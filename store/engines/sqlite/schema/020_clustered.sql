@@ -1,5 +1,6 @@
--- Storing a passage writes few pages, whatever the size of the database: the questions of a set lie
--- together, and the index of ended matches has only those. Both used to be ordered by random ids.
+-- Storing a passage now writes few database pages, however large the database is. The questions of
+-- a set are stored together, and match_died indexes only ended matches. Before, the rows of both
+-- were spread over many pages.
 DROP VIEW edge;
 CREATE TABLE clustered_question (
     id            INTEGER NOT NULL,

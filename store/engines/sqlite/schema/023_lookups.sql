@@ -1,6 +1,7 @@
--- An import writes no index whose keys are random and many, because each of its commits would write
--- most of the pages of such an index. A question is found in the sets of its passage. A purge reads
--- all matches to find those to its questions. So a match names questions without a reference.
+-- Removes large indexes with random keys, because each commit of an import would write most of
+-- their pages. A question is found in the question sets of its passage. A purge reads all matches
+-- to find the matches to its questions. `match` has no foreign keys, because they would need these
+-- indexes.
 DROP VIEW edge;
 CREATE TABLE new_match (
     question    INTEGER NOT NULL,

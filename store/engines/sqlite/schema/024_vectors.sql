@@ -1,2 +1,2 @@
 -- Passages are compared in the live index. Python code drops the tables passage_vector_N, which had
--- a copy of the first vector of each question set.
+-- copies of the first vector of each question set.
