@@ -3,6 +3,7 @@
 python -m benchmarks.fast_daemon [CHECKOUT]   # the hopsyncd of another checkout
 """
 
+import gc
 import importlib
 import os
 import re
@@ -57,8 +58,9 @@ def _module(*names: str) -> Any:
 def _run() -> Any:
     """The function that `hopsyncd serve` runs, imported first, as `hopsyncd serve` does."""
     serve = _module("hopsyncd.cli.serve", "hopsyncd.daemon")
-    imported_run = getattr(serve, "imported_run", None)
-    return imported_run() if imported_run else _module("hopsyncd.daemon").run
+    # The function was renamed.
+    import_run = getattr(serve, "import_run", None) or getattr(serve, "imported_run", None)
+    return import_run() if import_run else _module("hopsyncd.daemon").run
 
 
 def main() -> None:
@@ -73,6 +75,7 @@ def main() -> None:
         return loading.Models(encoder, language, maker, None, None)
 
     run(configuration.load_config(), fast_models)
+    gc.freeze()  # as hopsyncd.cli.main does, so that the process ends soon
 
 
 if __name__ == "__main__":
