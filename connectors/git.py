@@ -206,13 +206,11 @@ class GitConnector:
             "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", accept=(0, 1)
         )
         if not commit:
-            raise repository.unavailable_error(
-                f'the repository has no branch "{self._branch}"'
-                if self._branch
-                else "the repository has no commits",
-                "Correct `branch` of this source in config.toml, or make a commit. Indexed"
-                " documents stay searchable.",
-            )
+            why, remedy = "the repository has no commits", "Make a commit."
+            if self._branch:
+                why = f'the repository has no branch "{self._branch}"'
+                remedy = "Correct `branch` of this source in config.toml."
+            raise repository.unavailable_error(why, f"{remedy} Indexed documents stay searchable.")
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:

@@ -160,7 +160,11 @@ def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], No
     digest = digest_of(copy)
     verify(copy)
     if digest_of(copy) != digest:
-        raise _backup_error(copy.parent.parent, "the copy changed while it was verified")
+        raise _backup_error(
+            copy.parent.parent,
+            "the copy changed while it was verified",
+            "Check the disk, and that no other program writes to the folder",
+        )
     with closing(open_reader(copy)) as connection:
         newest = read_head(connection)
     return Manifest(
@@ -242,9 +246,10 @@ def format_folder_name(now_ms: int) -> str:
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 
-def _backup_error(folder: Path, why: str) -> BackupFailed:
-    return BackupFailed(
-        f"Cannot make a backup in {folder}",
-        why,
-        "Check that the folder exists, that you may write to it, and that its disk has space",
-    )
+def _backup_error(
+    folder: Path,
+    why: str,
+    hint: str = "Check that the folder exists, that you may write to it, and that its disk has"
+    " space",
+) -> BackupFailed:
+    return BackupFailed(f"Cannot make a backup in {folder}", why, hint)

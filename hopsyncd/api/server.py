@@ -6,6 +6,7 @@ end. So this module binds the socket and passes it to uvicorn.
 
 import asyncio
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -237,9 +238,10 @@ def bind_address(host: str, port: int, hint: str) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SocketRefused(
-            f"Cannot listen on {host}, port {port}", str(error.strerror).lower(), hint
-        ) from error
+        why = str(error.strerror).lower()
+        if error.errno == errno.EADDRNOTAVAIL:
+            why, hint = "this machine does not have the address", "Use an address of this machine"
+        raise SocketRefused(f"Cannot listen on {host}, port {port}", why, hint) from error
     return listener
 
 

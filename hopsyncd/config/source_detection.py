@@ -27,7 +27,7 @@ _EXPORTS = (
 _SECRETS = re.compile(r"://[^/@]*:[^/@]*@")
 _SSH_SHORT = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _FORGES = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
-_BY_HAND = "config.toml shows what to write by hand"
+_BY_HAND = "`hopsyncd add --help` lists the forms of paths and addresses"
 
 
 @dataclass(frozen=True, slots=True)

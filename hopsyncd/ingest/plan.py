@@ -441,7 +441,8 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
         raise SourceUnavailable(
             "The source is paused",
             f"all indexed documents of the source ({documents}) have disappeared",
-            "Nothing was removed. If this is intended, run `hopsyncd sync --accept-empty`",
+            "The index keeps the documents. If they were deleted on purpose, run `hopsyncd sync"
+            " --accept-empty`",
         )
 
 

@@ -148,7 +148,7 @@ class Provider:
         if error := fields.get("error"):
             raise LoginFailed(
                 "Your company's login service refused the login",
-                "Log in again, or ask your administrator",
+                "Log in again. If it fails again, ask your administrator for access",
                 403,
                 f"the provider reports {error!r}",
             )

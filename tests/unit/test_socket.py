@@ -250,3 +250,8 @@ def test_data_sent_over_tcp_does_not_wait_for_earlier_data() -> None:
 
     with bind_address("127.0.0.1", 0, "Take another") as listener:
         assert asyncio.run(is_sent_at_once(listener))
+
+
+def test_an_address_of_another_machine_is_refused_with_its_cause() -> None:
+    with pytest.raises(SocketRefused, match=r"does not have the address\. Use an address of this"):
+        bind_address("192.0.2.1", 0, "Choose another port")

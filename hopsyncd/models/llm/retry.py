@@ -225,7 +225,7 @@ def _suggest(failure: RequestFailure, texts: EndpointTexts) -> str:
             hint = "The account has no credit: add credit, or configure another endpoint in"
             return f"{hint} {section}"
         case 403:
-            return "The key, the account or the content is not allowed: ask the endpoint's operator"
+            return "Ask the endpoint's operator whether the key, account and content are allowed"
         case 404:
             return f"Check {texts.url} (it usually ends in /v1) and {texts.model} in {section}"
         case 413:
