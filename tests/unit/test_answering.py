@@ -9,6 +9,7 @@ import pytest
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
+from hopsyncd.formats.bibliography import read_bibliography
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.responses.results import AskAnswer
@@ -291,6 +292,14 @@ def test_headers_and_markup_are_quoted_only_if_they_contain_the_answer() -> None
     assert choose_sentences([header, prose], weights) == [prose]
     assert choose_sentences([header, prose], weights, with_value=frozenset({header}))[0] == header
     assert choose_sentences([header], weights) == [header], "there is nothing else"
+
+
+@pytest.mark.parametrize("date", ["year = {1843}", "year = 1843, month = jul", "date = {1843-07}"])
+def test_an_entry_of_a_bibliography_is_quoted(date: str) -> None:
+    entry = f"@book{{l3, author = {{Lovelace, Ada}}, title = {{Swarm planning}}, {date}}}"
+    reference = sentence(read_bibliography(entry)[-1].text, 0, 0.7, "swarm", "plan")
+    prose = sentence("The swarm in the north wall is old.", 1, 0.3, "swarm")
+    assert choose_sentences([reference, prose], {"swarm": 2.0, "plan": 2.0})[0] == reference
 
 
 def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ _LEAST_WORDS = 4  # the least words of a sentence without a full stop. Web addre
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
     r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s"
-    r"|[<{|:]|\[(?![ xX-]\]\s|\d+:\d\d:\d\d\]\s|[A-Za-z][^\]\s]*\]\s[^\n]*\(\d{4}\):\s)",
+    r"|[<{|:]|\[(?![^\t\n\[\],{}()=]{1,60}\][ \t])",  # `[lovelace1843] Ada …` is no markup
     re.IGNORECASE,
 )
 
@@ -84,8 +84,10 @@ def is_prose(text: str) -> bool:
     (True, False)
     >>> is_prose("[0:01:30] Nora reached the ferry.")  # from subtitles
     True
-    >>> is_prose("[lee21] Ada Lee (2021): Mud as a store of carbon.")  # from BibTeX
+    >>> is_prose("[lovelace1843] Ada Lovelace (1843): Notes on the Analytical Engine.")
     True
+    >>> is_prose("[Install the daemon](install.md)"), is_prose("[core]\\nno_color = true")
+    (False, False)
     """
     bare = text.strip()
     if bare.endswith((":", "\\", "?")) or _MARKUP.match(bare):
