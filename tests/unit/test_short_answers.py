@@ -68,6 +68,11 @@ def sentence(text: str, rank: int = 0, cosine: float = 0.6, *terms: str) -> Sent
         ("From how many years to how many did the term change?", None),
         ("Which limits have files, folders and links, respectively?", None),
         ("How long does the one last which is named first?", "duration"),
+        ("How long is a summary line?", "number"),
+        ("How long may the name of a new branch be at most?", "number"),
+        ("How long are names kept?", "duration"),
+        ("How long can a message be kept?", "duration"),
+        ("How long can a break be?", "duration"),
     ],
 )
 def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
@@ -120,6 +125,11 @@ def test_how_many_counts_the_noun_that_follows(question: str, counted: set[str])
         ("number", "Default is -6 if not given, at most 32 KiB", ["-6", "32 KiB"]),
         ("number", "served at http://127.0.0.1:12315/", ["12315"]),
         ("number", "see RFC-2119, git-merge(1) and 3.12.0", []),
+        ("number", "at most 256MB, at 60Hz, in 10 m", ["256MB", "60Hz", "10"]),
+        ("number", "titles of 72 characters", ["72 characters"]),
+        ("number", "by one-fourth, or two thirds of them", ["one-fourth", "two thirds"]),
+        ("number", "a third of it for a third party", ["a third"]),
+        ("number", "three quarters of it, after two quarters", ["three quarters", "two"]),
         ("version", "beginning with version 3.12.0 (2016-03-29), size 4", ["3.12.0"]),
         ("frequency", "checked every 12 hours, never hourly", ["every 12 hours", "hourly"]),
         ("weekday", "reviewed every Tuesday morning", ["Tuesday"]),
@@ -177,9 +187,10 @@ def test_bare_small_numbers_and_years_are_offered_only_where_they_are_counted() 
 
 
 def test_negative_numbers_fractions_and_shares_count_only_the_next_noun() -> None:
-    text = "With -1 there is no bound, at 0.9 or 5% it writes 2.5 pages, and 64 at last"
+    text = "With -1 there is no bound, at 0.9 or 5% it writes 2.5 pages, two-thirds, and 64"
     assert offered("How many pages are written?", text) == ["2.5 pages", "64"]
-    assert offered("How large is the bound?", text) == ["-1", "0.9", "5%", "2.5", "64"]
+    numbers = ["-1", "0.9", "5%", "2.5", "two-thirds", "64"]
+    assert offered("How large is the bound?", text) == numbers
 
 
 def test_a_share_is_no_amount_of_money_and_neither_is_a_count() -> None:

@@ -264,10 +264,21 @@ _PLACES = "city|country|state|county|town|village|continent|province|territory|p
 _AMOUNTS = "limit|number|percent(?:age)?|share|amount|size|port|level|maximum|minimum|population"
 _PARTS = "option|flag|property|key|setting|variable|function|macro"
 _CODES = rf"command|{_PARTS}|file|path|expression"
+_TEXTS = (
+    "(?:pass|file|user)?names?|lines?|titles?|subjects?|summar(?:y|ies)|messages?|passwords?|texts?"
+    "|descriptions?|abstracts?|paragraphs?|sentences?|words?|strings?|identifiers?|slugs?|labels?"
+)
+# The length of a text: "How long may a title be?", but not "How long are titles kept?".
+_TEXT_LENGTH = (
+    rf" (?:(?:is|are|was|were) (?:[\w'-]+ ){{0,4}}(?:{_TEXTS})(?= (?:in|of|for|on|at)\b|$)"
+    rf"|(?:can|could|may|must|should|will|would) (?:[\w'-]+ ){{0,4}}(?:{_TEXTS})"
+    r" (?:[\w'-]+ ){0,5}be(?= (?:in|at|for|on|before|when|if)\b|$))"
+)
 _QUESTION_PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
         "duration",
-        r"how (?:long(?! (?:is|are) the)|soon|early|late|quickly|much (?:more |longer )?time)\b"
+        rf"how (?:long(?! (?:is|are) the|{_TEXT_LENGTH})|soon|early|late|quickly)\b"
+        r"|how much (?:more |longer )?time\b"
         r"|(?:after|within|for|in) (?:what|which) (?:amount of |length of |period of )?time\b"
         r"|(?:shortest|longest|minimum|maximum) (?:interval|time|period|duration|that|someone)\b",
     ),
@@ -276,7 +287,7 @@ _QUESTION_PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("weekday", r"(?:what|which) day of the week\b"),
     (
         "number",
-        r"how (?:many|much|old|far|tall|high|large|big|long (?:is|are) the)\b"
+        rf"how (?:many|much|old|far|tall|high|large|big|long(?: (?:is|are) the\b|{_TEXT_LENGTH}))\b"
         rf"|(?:what|which) (?:is the |are the )?(?:\w+ ){{0,2}}(?:{_AMOUNTS})s?\b",
     ),
     ("date", r"(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)s?\b"),

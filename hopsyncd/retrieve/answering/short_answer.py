@@ -74,11 +74,17 @@ _UNIT = (
     r"(?:milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?|fortnights?|months?|quarters?"
     r"|years?|decades?|centur(?:y|ies)|pay periods?"
 )
-_PARTS = "halves|thirds?|quarters?|fifths?|sixths?|eighths?|tenths?"
+_PARTS = "halves|thirds?|fourths?|quarters?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
+# `a third` can also begin "a third party", and `two quarters` can be a length of time.
+_FRACTION = (
+    rf"\b(?:an?|{_ONES})(?:-(?:{_PARTS})"
+    rf"| (?!quarters(?! of\b))(?:{_PARTS})(?<=s)| (?:{_PARTS})(?<!s)(?= of\b))\b"
+)
 _MEASURES = (
     "[KMGT]i?B|[KMGT]?bits?|(?:kilo|mega|giga)?bytes?|percent|per cent|person-hours?|[kMG]?Hz|px"
     "|pixels?|dpi|[kcm]m|kg|mg|ml|degrees?|miles?|(?:kilo|centi|milli)?met(?:re|er)s?|feet|inches"
     "|(?:kilo)?grams?|lit(?:re|er)s?|euros?|dollars?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF"
+    "|characters?|letters?|words?"
 )
 _OF_TIME = "(?:business|working|work|calendar|consecutive|full|more|additional|whole|week)"
 _HALF = "(?: and a half)?"
@@ -106,8 +112,8 @@ _VALUE_PATTERNS: dict[Kind, re.Pattern[str]] = {
     "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b"),
     "number": re.compile(
         rf"(?<=\d:)\d{{2,5}}\b"  # the port in an address
-        rf"|(?<![\w./:#(-])(?:[$\u20ac\u00a3] ?|-)?(?:(?!one\b){_NUMBER})"
-        rf"(?:%|(?![\w:/]|[.,]\d|-\d))(?:-(?:{_PARTS})\b| ?(?:[%\u20ac]|(?:{_MEASURES})\b))?",
+        rf"|(?<![\w./:#(-])(?:{_FRACTION}|(?:[$\u20ac\u00a3] ?|-)?(?:(?!one\b){_NUMBER})"
+        rf"(?:%|(?:{_MEASURES})\b|(?![\w:/]|[.,]\d|-\d))(?: ?(?:[%\u20ac]|(?:{_MEASURES})\b))?)",
         re.IGNORECASE,
     ),
     "code": re.compile(
@@ -135,12 +141,12 @@ _BEFORE = 40  # characters
 # The number of a list item or a section, also inside a sentence that spans several items.
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
-_SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
+_SHARE = re.compile(rf"%|per ?cent|\b(?:{_PARTS})\b")
 _MONEY = re.compile(
     r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF|JPY|DKK|NOK|SEK)\b"
 )
-# These numbers count nothing: negative numbers, decimal fractions and percentages.
-_NO_COUNT = re.compile(r"^-|\.\d|%")
+# These numbers count nothing: negative numbers, fractions and percentages.
+_NO_COUNT = re.compile(rf"^-|\.\d|%|[ -](?:{_PARTS})$")
 _FOLLOWING = re.compile(r"[ -][\w-]+")
 _AFTER = re.compile(
     rf"(?:{_FOLLOWING.pattern}){{0,3}}"
