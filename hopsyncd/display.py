@@ -115,8 +115,8 @@ def find_mail_subject(passage: Mapping[str, Any]) -> str:
 
 
 def choose_hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
-    """Return the words to show between the two ends of a hop, such as "links to". If `is_reversed`
-    is true, the second end comes first.
+    """Return the words to show between the two ends of a hop, such as "links to". `asked_by` is the
+    hop's field of that name. If `is_reversed` is true, the second end comes first.
 
     >>> choose_hop_verb("link"), choose_hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')

@@ -49,8 +49,8 @@ def count_checks(deep: bool) -> int:
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Check the database, and return the problems found. Calls `on_check` with the name of each
-    check."""
+    """Check the database, and return the problems found. Without `deep`, only the quick checks run.
+    Calls `on_check` with the name of each check."""
     structure = _STRUCTURE_OF[connection.engine]
     checks = structure.deep + _STRUCTURE + GRAPH_CHECKS + CONTENT_CHECKS
     return run_checks(connection, checks if deep else structure.quick + _STRUCTURE, on_check)

@@ -271,8 +271,8 @@ class Access:
     def identify_remote_caller(
         self, role: Role, credentials: Credentials, sources: Collection[str] | None = None
     ) -> Caller:
-        """Identify the caller behind a token. `sources` are the sources that the token is limited
-        to."""
+        """Return the caller who sent a token with this role and these credentials. `sources` are
+        the sources to which the token is limited; None: all."""
         if role in ("owner", "admin"):
             acl = EVERYTHING
         elif role == "metrics":

@@ -19,7 +19,7 @@ _TAG = re.compile(r"[\w/-]{1,60}")
 
 
 def write_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
-    """Write a note to a new file in the folder. Returns its path. Raises BadRequest.
+    """Write a note to a new file in the folder `inbox`. Returns the file's path. Raises BadRequest.
 
     `author` is the user who wrote the note; empty for the daemon's owner. The daily limit is per
     author.

@@ -172,7 +172,7 @@ class _Copy:
         self._publish(newest)
 
     def follow(self, number: int, checked: str = "") -> None:
-        """Update the index to a version. Raises _Outdated if only a new worker can serve it.
+        """Update the index to version `number`. Raises _Outdated if only a new worker can serve it.
 
         `checked` is as in WorkerSettings.
         """

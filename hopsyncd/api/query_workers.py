@@ -85,7 +85,8 @@ def choose_worker_version(
 ) -> int | None:
     """Return the version at which a worker can answer this query, or None if no worker can.
 
-    `reranks` says whether `hop` ends with the reranker, which workers do not have.
+    `at` is the version that the query names, and `newest` the newest version. `reranks` says
+    whether `hop` ends with the reranker, which workers do not have.
     """
     plain = search.strategy in _STRATEGIES and not search.wants_llm
     if search.strategy == "hop" and (reranks or search.rerank == "cross-encoder"):

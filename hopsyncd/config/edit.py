@@ -259,8 +259,10 @@ class ConfigChange:
 def compare_configs(
     in_force: Config, new_config: Config, *, with_models: bool = False
 ) -> ConfigChange:
-    """Compare two configurations. With `with_models`, changes of models do not need a restart,
-    because the caller has loaded the new models.
+    """Compare the configuration that the daemon uses, `in_force`, with a new one.
+
+    With `with_models`, changes of models do not need a restart, because the caller has loaded the
+    new models.
     """
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
     new_sections = {section: getattr(new_config, section) for section in sections}

@@ -227,7 +227,7 @@ def ask_all(
     reply_to: ReplyTo | None = None,
     on_question: Callable[[], None] = lambda: None,
 ) -> list[QuestionOutcome]:
-    """Ask every question of an engine that serves the corpus.
+    """Ask every question of an engine that serves the corpus. `gold` has the correct passages.
 
     If the search does not use an LLM, one warm-up question comes first.
     Times cover only the search. `reply_to` creates the answers; None means that only passages are

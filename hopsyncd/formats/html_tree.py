@@ -193,8 +193,8 @@ def _write_tables(root: Element) -> None:
 
 
 def make_page(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
-    """Make the Page of a document whose first line is `first_line`, and choose the elements to
-    leave out.
+    """Make the Page of the document in `root`, whose first line is `first_line`, and choose the
+    elements to leave out.
 
     If `whole`, the site's navigation is kept.
     """

@@ -65,8 +65,9 @@ class Visible:
     def compute(
         cls, index: LiveIndex, version: int, hidden: Mask, passes_filter: Flags | None = None
     ) -> Self:
-        """Compute the visible rows from the tables. `passes_filter` has a flag for each document
-        row: whether the document passes a filter.
+        """Compute the rows that are visible at `version` without the sources and folders in
+        `hidden`. `passes_filter` has a flag for each document row: whether the document passes a
+        filter.
 
         A writer may append rows meanwhile. So a table is read before the tables to which it refers.
         """

@@ -122,11 +122,11 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Generate and store a question set for every passage that has none for the current
-        settings. If the LLM returns no questions, the set is provisional.
+        """Generate and store a question set for every passage in `wanted` that has none for the
+        current settings. If the LLM returns no questions, the set is provisional.
 
-        `on_progress` receives the number of finished passages and the total number.
-        `yield_to_edits` may call prepare() again. No set is stored twice. Raises TooMuch if more
+        The work is added to `cost`. `on_progress` receives the number of finished passages and the
+        total number. `yield_to_edits` may call prepare() again. No set is stored twice. Raises TooMuch if more
         than `most` passages lack a set.
         """
         self._store()

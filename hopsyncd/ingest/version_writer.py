@@ -248,7 +248,7 @@ class VersionWriter:
         provisional questions.
 
         Commits and returns a version with the new questions, or returns None if there are no new
-        questions. Stops asking once `go_on` returns False.
+        questions. Stops asking once `go_on` returns False. `usage` counts and limits the LLM calls.
         """
         newest = read_head(self._connection)
         if newest is None or not self.serves(newest):

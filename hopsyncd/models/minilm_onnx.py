@@ -43,7 +43,8 @@ class OnnxEncoder:
     dimensions = DEFAULT_DIMENSIONS
 
     def __init__(self, cache: Path, folder: Path | None = None) -> None:
-        """Find the model, or the published weights, in `folder`. Raises ModelUnavailable."""
+        """Find the model, or the published weights, in `folder`. A model built from the weights is
+        stored in the folder `cache`. Raises ModelUnavailable."""
         self._folder = folder or find_default_folder()
         shipped = self._folder / MODEL_FILE
         self._shipped = shipped.is_file()

@@ -207,8 +207,8 @@ def embed_drafts(
     *,
     provisional: bool = False,
 ) -> QuestionSet:
-    """Make the question set of a passage: compute the ids and vectors of its drafts. A
-    `provisional` set is used until the LLM has answered."""
+    """Make the question set of a passage: compute the ids and vectors of its drafts. The ids
+    depend on `generation`. A `provisional` set is used until the LLM has answered."""
     (passage_set,) = embed_each([passage], [drafts], generation, encoder, provisional=provisional)
     return passage_set
 

@@ -89,8 +89,9 @@ def traverse(
     """Follow one edge from each queued passage, for up to `n_hop` rounds.
 
     `seeds` has the first visits of each start passage. `list_edges` returns the edges out of a
-    passage, and `end` the passage at the end of an edge. `passed_on` returns how many visits a
-    passage passes on, given the number of its visits.
+    passage, and `end` the passage at the end of an edge. `choose` returns the position of the
+    chosen edge in each fork, or None. `passed_on` returns how many visits a passage passes on,
+    given the number of its visits.
     """
     visits = dict(seeds)
     arrivals: dict[int, dict[int, float]] = {}

@@ -93,7 +93,9 @@ def make_material(
 ) -> Material:
     """Choose the best excerpts whose JSON has at most `budget_tokens` tokens.
 
-    The passages in `required` are always considered, however badly they fit.
+    `sentences` are the rated sentences of the passages in `texts`, and `weights` the idf of the
+    question's terms, as from `Asker.rate_sentences`. The passages in `required` are
+    always considered, however badly they fit.
     """
     dates = read_document_dates(snapshot, texts)
 

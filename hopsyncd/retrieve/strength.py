@@ -41,8 +41,8 @@ def measure_features(
     ranked: Sequence[Ranked],
     forms: FormMatches = NO_FORMS,
 ) -> list[dict[str, float]]:
-    """Compute the features of each passage found. `forms` has other forms of the question's
-    words."""
+    """Compute the features of each passage in `ranked`, in that order. `vector` is the question's
+    (d,) vector, and `forms` has other forms of the question's words."""
     if not ranked:
         return []
     rows = snapshot.find_passages(np.array([hit.passage for hit in ranked], dtype=np.int64))

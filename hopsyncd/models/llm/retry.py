@@ -179,8 +179,8 @@ class Breaker:
             self._failures = 0
 
     def record_no_answer(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
-        """Record a call without an answer. `wanted_s` is the pause that the endpoint asked for, or
-        0."""
+        """Record a call that failed because of `why`. `wanted_s` is the pause in seconds that the
+        endpoint asked for, or 0."""
         with self._lock:
             self._failures += 1
             if self._failures >= _FAILURES:

@@ -303,7 +303,7 @@ class Asker:
     def rate_sentences(
         self, answer: Answer, *, needs_encoder: bool = False
     ) -> tuple[list[Sentence], Mapping[str, float]]:
-        """Compare the sentences of the passages found with the question.
+        """Compare the sentences of the passages found for `answer` with the question.
 
         Returns the sentences and the idf of the question's terms at the searched version. If the
         encoder is unavailable, stored vectors are used. With `needs_encoder`, EncoderUnavailable is
