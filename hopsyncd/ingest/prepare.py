@@ -126,8 +126,8 @@ class Preparer:
         current settings. If the LLM returns no questions, the set is provisional.
 
         The work is added to `cost`. `on_progress` receives the number of finished passages and the
-        total number. `yield_to_edits` may call prepare() again. No set is stored twice. Raises TooMuch if more
-        than `most` passages lack a set.
+        total number. `yield_to_edits` may call prepare() again. No set is stored twice. Raises
+        TooMuch if more than `most` passages lack a set.
         """
         self._store()
         missing = self._find_without_questions(wanted)
