@@ -128,7 +128,7 @@ def create(
         except OSError as error:
             TokenFile.from_config(config).remove(lambda token: token.id == created.id, created.id)
             raise ConfigError(
-                f"Cannot write {out}", str(error.strerror).lower(), "Give another file"
+                f"Cannot write {out}", str(error.strerror).lower(), "Choose another file"
             ) from error
         click.echo(str(out))
     else:

@@ -248,7 +248,7 @@ def _load_models(config: Config, options: Mapping[str, Any]) -> "Models":
 
     models = load_models(config)
     if options["by_llm"] and models.llm is None:
-        raise click.UsageError("--llm needs a section [llm] in the configuration.")
+        raise click.UsageError("--llm needs an LLM: set `base_url` and `model` in [llm].")
     return models
 
 

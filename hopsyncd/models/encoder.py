@@ -186,7 +186,8 @@ def load_error(folder: Path, error: Exception) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the encoder in {folder}",
         str(error).splitlines()[0],
-        'Set models.encoder to "default" or to the folder of a sentence-transformers model',
+        'Reinstall the model, or set models.encoder to "default" or to the folder of a'
+        " sentence-transformers model",
     )
 
 

@@ -185,5 +185,5 @@ def _make_error(model: str, why: str) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the spaCy model {model}",
         why.splitlines()[0],
-        'Set models.language_model to "default", or install the spaCy model',
+        'Install the spaCy model, or set models.language_model to "default"',
     )

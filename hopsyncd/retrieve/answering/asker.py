@@ -147,8 +147,9 @@ class Asker:
         if search.method == "logic" and not by_llm:
             raise BadRequest(
                 "The question was refused",
-                "the method `logic` needs an LLM, but --llm was not given",
-                "Use --llm, which needs [llm] in the configuration, or use the method `direct`",
+                "the method `logic` needs an LLM, but no answer by an LLM was requested",
+                "Use the LLM (`--llm`), which needs [llm] in the configuration, or use the method"
+                " `direct`",
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         k = k or DEFAULT_K
