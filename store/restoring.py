@@ -201,9 +201,12 @@ def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], Non
     note_path(copy).unlink(missing_ok=True)
     if findings:
         why = f"{findings[0].invariant}: {findings[0].where}: {findings[0].detail}"
-        raise _restore_error(name, why, "Choose another backup. The current database is unchanged")
+        raise _restore_error(name, why, _CHOOSE_ANOTHER)
     if schema == SCHEMA_VERSION:
-        verify(copy)
+        try:
+            verify(copy)
+        except BackupFailed as error:
+            raise _restore_error(name, error.why, _CHOOSE_ANOTHER) from error
     sync_to_disk(copy)
 
 
@@ -217,6 +220,9 @@ def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
             f"{chosen.database} has changed since it was verified",
             "Check the disk, and choose another backup. The current database is unchanged",
         )
+
+
+_CHOOSE_ANOTHER = "Choose another backup. The current database is unchanged"
 
 
 def _restore_error(name: str, why: str, hint: str) -> BackupFailed:

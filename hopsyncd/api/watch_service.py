@@ -37,7 +37,11 @@ class WatchService:
             )
         program: Sequence[str] = ()
         if request.exec:
-            self._require_own_record(caller)
+            self._require_own_record(
+                caller,
+                "The question cannot be watched",
+                "Leave the program out; `hopsyncd watches` shows what changed",
+            )
             program = resolve_program(request.exec)
         if request.webhook and not caller.may("admin"):
             raise Forbidden(
@@ -54,24 +58,27 @@ class WatchService:
     def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
         """Turn on a watch's program or webhook that came with a copied or restored database."""
         if request.exec:
-            self._require_own_record(caller)
+            self._require_own_record(
+                caller,
+                f"Watch {request.id} cannot be turned on",
+                f"`hopsyncd watches {request.id}` shows its changes without the program",
+            )
         action = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
         self._parts.watched.allow(request.id, action)
         return self._read_watch(request.id, 1, caller)
 
-    def _require_own_record(self, caller: Caller) -> None:
-        """Raise Forbidden unless this caller may add programs to the watches of this database."""
+    def _require_own_record(self, caller: Caller, what: str, hint: str) -> None:
+        """Raise Forbidden unless this caller may add programs to the watches of this database.
+
+        `what` and `hint` are parts of the error.
+        """
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "only the user who runs the daemon may set a program"
         elif not isinstance(self._parts.state.config.database, Path):
             why = "no program may be set, because other machines write to the same database"
         if why:
-            raise Forbidden(
-                "The question cannot be watched",
-                why,
-                "Leave the program out; `hopsyncd watches` shows what changed",
-            )
+            raise Forbidden(what, why, hint)
 
     @endpoint("GET", "/v1/watches", "write")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:

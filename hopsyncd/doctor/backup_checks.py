@@ -57,7 +57,12 @@ def _check_restores(database: Path) -> Iterator[Finding]:
 
 def _check_folder(folder: Path, config: Config) -> Iterator[Finding]:
     if not folder.exists():
-        yield Finding(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
+        yield Finding(
+            _NAME,
+            "warn",
+            f"{folder} does not exist",
+            "Mount its disk, or run `hopsyncd backup now`",
+        )
         return
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Finding(

@@ -34,7 +34,8 @@ def check_server(address: str, connect: Connect) -> Iterator[Finding]:
             remedy = "Ask the administrator of the server for a new token"
             yield Finding("token", "fail", "the token is unknown, revoked or expired", remedy)
         else:
-            yield Finding("token", "fail", error.why, error.hint or "Ask the administrator")
+            remedy = error.hint or "Ask the administrator of the server; its log has the details"
+            yield Finding("token", "fail", error.why, remedy)
     else:
         yield _check_answers(address)
         yield report_ok("token", f"you are {caller['user']}, with the role {caller['role']}")

@@ -174,7 +174,7 @@ class _Refused(Exception):
     def __init__(self, found: Refusal) -> None:
         super().__init__(
             f"{found.machine} has a different {' and a different '.join(found.differs)}."
-            " Install the same hopsyncd and models on this machine, or remove it from the cluster"
+            " Install the same hopsyncd and models on that machine, or remove it from the cluster"
         )
 
 
