@@ -294,7 +294,9 @@ _NOISE_NAMES = NameSet(NOISE, ignore_case=False)
 class Rules:
     """Decides whether a path is listed, given the ignore files of the folders above it.
 
-    Raises ValueError for an invalid configured pattern.
+    Only files that match `include` are listed, without the files that match `ignore`. Unless
+    `index_secrets`, files that match `deny` are not listed either, and files with the names of
+    secrets only if they match `not_secret`. Raises ValueError for an invalid configured pattern.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class MaildirConnector:
     """Lists and reads the messages under `root`, a Maildir or a folder that contains Maildirs.
 
     `folders` are shell patterns for the names of folders; a pattern that begins with `!` excludes
-    folders. Links are not followed.
+    folders. Messages over `max_bytes` are problems. Links are not followed.
     """
 
     def __init__(

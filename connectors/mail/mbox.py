@@ -76,7 +76,7 @@ class _Contents:
 
 
 class MboxConnector:
-    """Lists and reads the messages of an mbox file."""
+    """Lists and reads the messages of an mbox file. Messages over `max_bytes` are problems."""
 
     def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         self._path = path

@@ -44,7 +44,7 @@ _IDLE_S = 30.0  # Idle connections are dropped before the server's limit ends th
 class AsyncClient(Methods):
     """Client for asyncio of the daemon at `place`. Use it with `async with`.
 
-    Every method raises what the same method of Client raises.
+    Client explains the parameters. Every method raises what the same method of Client raises.
     """
 
     def __init__(

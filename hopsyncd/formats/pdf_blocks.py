@@ -111,7 +111,10 @@ def _remove_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]
 
 
 class Headings:
-    """Finds headings: lines that equal a bookmark of their page, and lines in larger type."""
+    """Finds headings: lines that equal a bookmark of their page, and lines in larger type.
+
+    `running` has the `id()` of each running head and foot, which are no headings.
+    """
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]

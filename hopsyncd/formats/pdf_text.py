@@ -72,7 +72,8 @@ def read_text(text_page: Any, raw: Any, quarters: int) -> tuple[PageText, int]:
 
 
 class TextReader:
-    """Reads the words on a page through PDFium's raw functions."""
+    """Reads the words on a page through PDFium's raw functions, `raw`. The page is rotated by
+    `quarters` quarter turns."""
 
     def __init__(self, text_page: Any, raw: Any, quarters: int) -> None:
         self._calls = _find_calls(raw)

@@ -197,8 +197,7 @@ class Engine:
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop the cached past versions. Call this after a purge, because a purge changes past
-        versions."""
+        """Drop the cached past versions. Call this after a purge, which changes past versions."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()

@@ -139,7 +139,8 @@ class EdgeStep:
 class Offers:
     """Offers the best edges out of a passage, and numbers each edge that it offers.
 
-    Ties go to the lower question id.
+    `worth` rates the edges. If `both_ways`, edges can also be followed backward. Ties go to the
+    lower question id.
     """
 
     def __init__(self, snapshot: Snapshot, worth: Worth, both_ways: bool) -> None:

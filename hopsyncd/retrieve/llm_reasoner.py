@@ -121,7 +121,8 @@ class Grades(BaseModel):
 class LlmReasoner:
     """Chooses the edges of a query with an LLM.
 
-    If `graded`, the LLM grades every edge instead of picking one.
+    `question` is the query's question. `read` loads the texts that the LLM judges. If `graded`, the
+    LLM grades every edge instead of picking one.
     """
 
     def __init__(self, llm: Llm, usage: Usage, question: str, read: Read, graded: bool) -> None:

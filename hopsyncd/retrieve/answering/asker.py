@@ -94,7 +94,8 @@ def _explain_llm_error(error: LlmError) -> str:
 class Asker:
     """Answers questions from the passages that an engine finds. Thread-safe.
 
-    The `llm` is called only if a request asks for an answer by an LLM.
+    The `llm` is called only if a request asks for an answer by an LLM. `tokens_per_question`
+    limits the text that is sent to the LLM for a question.
     """
 
     def __init__(
