@@ -189,8 +189,7 @@ def _is_wrapped(rows: Sequence[list[Span]]) -> bool:
 
 
 def _find_rows_below(rows: Sequence[list[Span]], index: int) -> Sequence[list[Span]]:
-    """Return the row below the cell that begins in row `index` and may have several lines. The
-    result is empty if there is no such row."""
+    """Find the row below the cell that begins in row `index` and may have several lines, or []."""
     end = index + 1
     while end < min(len(rows), index + _MAX_CELL_LINES) and len(rows[end]) == 1:
         above, line = rows[end - 1][0], rows[end][0]
