@@ -76,7 +76,7 @@ engine = Engine(database, encoder, WalkSettings(hops=config.query.hops))
 engine.publish(served)
 engine.query(sys.argv[2], 10, Search("hop"))
 done("the first query")
-SpacyLanguage(config.models.language_model).mentions([sys.argv[2]])
+SpacyLanguage(config.models.language_model).find_mentions([sys.argv[2]])
 done("spaCy, after the first answer")
 print(json.dumps(parts))
 """

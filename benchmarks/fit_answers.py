@@ -46,7 +46,7 @@ from hopsyncd.retrieve.answering.short_answer import (
 )
 from hopsyncd.retrieve.answering.support import measure_support
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.strength import compute_probability, log_odds
+from hopsyncd.retrieve.strength import compute_log_odds, compute_probability
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 
@@ -170,7 +170,7 @@ def fit_values(some: Sequence[Case]) -> dict[str, float]:
 
 
 def short_of(case: Case, fits: Mapping[str, float], held: Mapping[str, float]) -> Short | None:
-    return choose_likeliest(case.values, log_odds(held, case.needs), fits)
+    return choose_likeliest(case.values, compute_log_odds(held, case.needs), fits)
 
 
 def fit_right(

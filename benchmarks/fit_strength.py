@@ -60,7 +60,7 @@ def find_cases(every: Sequence[Collection], encoder: Encoder) -> Iterator[FoundC
                     if asked is searched
                     else frozenset[int]()
                 )
-                vector = engine.vector(found.question)
+                vector = engine.encode(found.question)
                 measured = measure_features(found.snapshot, found.question, vector, found.ranked)
                 for one, features in zip(found.ranked, measured, strict=True):
                     yield FoundCase(searched.name, features, one.passage in gold)

@@ -40,10 +40,10 @@ class _KnownNames:
     """A spaCy model whose names were found before, so that only the encoder is measured."""
 
     def __init__(self, language: Language, texts: list[str]) -> None:
-        self.name, self.entities = language.name, language.entities
-        self._found = dict(zip(texts, language.mentions(texts), strict=True))
+        self.name, self.find_entities = language.name, language.find_entities
+        self._found = dict(zip(texts, language.find_mentions(texts), strict=True))
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         return [self._found[text] for text in texts]
 
 

@@ -85,13 +85,13 @@ class TimedLanguage:
         self.name = language.name
         self._language, self._clock = language, clock
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         with self._clock.part("spaCy"):
-            return self._language.mentions(texts)
+            return self._language.find_mentions(texts)
 
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+    def find_entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         with self._clock.part("spaCy"):
-            return self._language.entities(texts)
+            return self._language.find_entities(texts)
 
 
 class TimedConnector:
@@ -174,7 +174,7 @@ def main() -> None:
     encoder = load_encoder(config)
     language = SpacyLanguage(config.models.language_model)
     encoder.encode(["A first text."])
-    language.mentions(["A first text."])
+    language.find_mentions(["A first text."])
     runs = [_run(name, corpus, size, encoder, language, config) for name, corpus, size in wanted]
     parts = list(runs[0].parts_s)
     table(
@@ -221,7 +221,7 @@ def _folder_run(folder: Path) -> dict[str, float]:
     language = SpacyLanguage(config.models.language_model)
     maker = BuiltinMaker(language, encoder, config.models.workers)
     encoder.encode(["A first text."])
-    language.mentions(["A first text."])
+    language.find_mentions(["A first text."])
     encoder.spent_s, encoder.texts = 0.0, []
     loaded_s = _children_s()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()

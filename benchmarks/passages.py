@@ -29,7 +29,13 @@ from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.chunking import Chunk, yield_passages
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import Mention, find_neutral_spans, find_topic, mentions, normalise
+from hopsyncd.models.keywords import (
+    Mention,
+    find_mentions,
+    find_neutral_spans,
+    find_topic,
+    normalise,
+)
 from hopsyncd.models.language import Language
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
@@ -45,22 +51,22 @@ class OtherNames:
     def __init__(
         self, language: Language, names: Callable[[Language, str], Iterable[Mention]]
     ) -> None:
-        self.name, self.entities = language.name, language.entities
+        self.name, self.find_entities = language.name, language.find_entities
         self._language, self._names = language, names
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         return [tuple(self._names(self._language, text)) for text in texts]
 
 
 def without_codes(language: Language, text: str) -> list[Mention]:
     """All names except options, identifiers, numbered things and versions."""
-    codes = {mention.keyword for mention in mentions(text, [])}
-    return [one for one in language.mentions([text])[0] if one.keyword not in codes]
+    codes = {mention.keyword for mention in find_mentions(text, [])}
+    return [one for one in language.find_mentions([text])[0] if one.keyword not in codes]
 
 
 def by_rule(_: Language, text: str) -> tuple[Mention, ...]:
     """The names that the rules for unknown languages find."""
-    return mentions(text, find_neutral_spans(text))
+    return find_mentions(text, find_neutral_spans(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,7 @@ def main() -> None:
         ("--only", {"choices": INDEXES, "action": "append"}),
     )
     models = load_models(Config())
-    models.language.mentions(["Ada Lovelace"])  # starts its process
+    models.language.find_mentions(["Ada Lovelace"])  # starts its process
     timed = TimedEncoder(models.encoder)
     vectors = VectorCache(timed, given.keep)
     rows = []

@@ -82,7 +82,7 @@ from hopsyncd.models.loading import Models
 from hopsyncd.responses.changes import RebuildAnswer, ReloadAnswer
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.web.serving import team_page, with_page
+from hopsyncd.web.serving import load_team_page, with_page
 from store.check import refuse_damaged
 from store.contract import Connection
 from store.exceptions import ServerLost
@@ -308,7 +308,7 @@ class Daemon:
     def _list_chores(self, config: Config) -> Sequence[Chore]:
         when = parse_gc_times(config)
         collecting = (Chore(GC, when, self._collect),) if when else ()
-        return (*collecting, *self._backups.chores(config))
+        return (*collecting, *self._backups.list_chores(config))
 
     def _collect(self, pipeline: SourceSync) -> None:
         state = self._serving.state
@@ -322,7 +322,7 @@ class Daemon:
                 self._connection, publisher, yield_to_edits
             )
         state, connection = self._serving.state, self._connection
-        models = state.models.for_generation(find_generation_in_use(connection))
+        models = state.models.choose_generation(find_generation_in_use(connection))
         if models is not state.models:  # an error occurred after the switch was committed
             engine = self._make_engine(state.config, models, state.access)
             self._serving.change(models=models, engine=engine)
@@ -468,7 +468,7 @@ def run(
     create_own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners = open_listeners(stack, config)
-        page = team_page(config)
+        page = load_team_page(config)
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)

@@ -118,7 +118,7 @@ class AccessRules:
             return []
         entries = [entry for rule in self.rules.values() for entry in list_entries(rule)]
         acls = [self.make_acl({entry}.intersection) for entry in ["", *entries]]
-        masks = dict.fromkeys(acl.hidden_among(self.recorded) for acl in acls)
+        masks = dict.fromkeys(acl.select_hidden(self.recorded) for acl in acls)
         return [mask for mask in masks if mask]
 
 

@@ -74,7 +74,7 @@ class ModelReload:
         state = serving.state
         if models:  # the writer may have switched to the new models already
             in_use = state.models.maker.generation.name
-            models = models.for_generation(in_use)
+            models = models.choose_generation(in_use)
             models = models if models.maker.generation.name == in_use else None
         applied = compare_configs(state.config, new_config, with_models=models is not None)
         config = applied.config

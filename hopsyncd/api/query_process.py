@@ -136,7 +136,7 @@ class _DaemonModels(PromptedEncoder):
             self.encoded = {**self.encoded, **dict(zip(missing, vectors, strict=True))}
         return np.array([self.encoded[text] for text in texts]).reshape(len(texts), self.dimensions)
 
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+    def find_entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Return the entities in texts. Raises _Unaided if the daemon cannot supply them."""
         names: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
         return names

@@ -87,7 +87,7 @@ def _compute_requested(models: Models, encoder: str, request: Wanted) -> Sequenc
         return None
     try:
         if request.kind == "entities":
-            return models.language.entities(request.texts)
+            return models.language.find_entities(request.texts)
         if request.kind == "questions":
             return [*encode_questions(models.encoder, request.texts)]
         return [*models.encoder.encode(request.texts)]
@@ -341,7 +341,7 @@ class ReadService:
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         """List versions, newest first."""
         with snapshot(connection := self._parts.reader.get_connection()):
-            hidden = caller.acl.hidden_among(read_source_names(connection).values())
+            hidden = caller.acl.select_hidden(read_source_names(connection).values())
             entries = read_log(connection, request.limit, request.before)
             if hidden:
                 index = self._parts.state.config.index
@@ -372,7 +372,7 @@ class ReadService:
         """Compare two versions."""
         with snapshot(connection := self._parts.reader.get_connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
-            hidden = caller.acl.hidden_among(read_source_names(connection).values())
+            hidden = caller.acl.select_hidden(read_source_names(connection).values())
             changes = history_diff(connection, *ends, hidden)
             if not hidden:
                 head = self._parts.state.engine.head

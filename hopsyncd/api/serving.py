@@ -252,7 +252,7 @@ class Publisher:
     def get_generation(self, name: str) -> GenerationConfig:
         """Return the settings of the models that answer queries at versions of the generation
         `name`."""
-        return self._serving.state.models.for_generation(name).maker.generation
+        return self._serving.state.models.choose_generation(name).maker.generation
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
         """Serve a version that another daemon wrote. With None, no version can be served yet.
@@ -260,7 +260,7 @@ class Publisher:
         From the first version of the configured generation on, the configured models answer.
         """
         state = self._serving.state
-        models = state.models.for_generation(generation)
+        models = state.models.choose_generation(generation)
         if snapshot and models is not state.models:
             # Running requests keep their engine.
             engine = self._make_engine(state.config, models, state.access)

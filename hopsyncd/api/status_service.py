@@ -130,7 +130,7 @@ class StatusService:
         """Return what `acl` hides, and the served version without it."""
         state = self._parts.state
         head = state.engine.head
-        hidden = acl.hidden_among(self._parts.names.list_known(connection))
+        hidden = acl.select_hidden(self._parts.names.list_known(connection))
         if hidden:
             with state.engine.reading(hidden=acl) as (_, head):
                 pass
@@ -174,7 +174,7 @@ class StatusService:
             "counters": self._read_counters(connection) if whole else {},
             "waiting": count_waiting_by_reason(connection, version.id) if version and whole else {},
             "models": _describe_models(state.models, worker.switching if whole else None),
-            "llm": endpoint.status() if endpoint and whole else None,
+            "llm": endpoint.describe_status() if endpoint and whole else None,
             "llm_answers": state.models.llm is not None,
             "notes": False,
             "configuration": _describe_configuration(state.reloaded, whole),
@@ -191,7 +191,7 @@ class StatusService:
 
     def _list_next_runs(self) -> dict[str, int]:
         """Return the Unix time in milliseconds at which each job runs next."""
-        return {run.job: run.next_ms for run in self._parts.worker.next_runs()}
+        return {run.job: run.next_ms for run in self._parts.worker.list_next_runs()}
 
     def _list_sources(
         self, connection: Connection, acl: Acl, hidden: Mask, head: Snapshot | None
@@ -209,7 +209,9 @@ class StatusService:
                 restrict_source(connection, row, head, hidden),
                 row.name in names,
                 next_ms.get(name_scan_job(row.name)),
-                restrict_watch_status(self._watchers.status(row.name), acl.shows_whole(row.name)),
+                restrict_watch_status(
+                    self._watchers.describe_status(row.name), acl.shows_whole(row.name)
+                ),
                 rights.get(row.name),
             )
             for row in list_sources(connection)
@@ -333,7 +335,7 @@ class StatusService:
                     "last_error": _explain_failure(caller.acl, row, next_run.job in visible_jobs),
                 }
                 for next_run in sorted(
-                    self._parts.worker.next_runs(), key=lambda next_run: next_run.next_ms
+                    self._parts.worker.list_next_runs(), key=lambda next_run: next_run.next_ms
                 )
                 for row in (rows.get(next_run.job),)
                 if (asks_llm or next_run.job != UPGRADE) and next_run.job not in hidden
@@ -466,11 +468,11 @@ def _describe_models(models: Models, progress: SwitchProgress | None) -> StatusM
     return {
         "generation": generation,
         "recipe": generation,
-        "encoder_endpoint": next_endpoint.status() if next_endpoint else None,
-        "reranker_endpoint": reranker.status() if reranker else None,
+        "encoder_endpoint": next_endpoint.describe_status() if next_endpoint else None,
+        "reranker_endpoint": reranker.describe_status() if reranker else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,
         "preparing": models.preparing,
         "switch": _describe_switch(models.next, progress) if models.next and progress else None,
         "cluster": models.cluster,
-        "llm_endpoint": models.endpoint.status()["endpoint"] if models.endpoint else None,
+        "llm_endpoint": models.endpoint.describe_status()["endpoint"] if models.endpoint else None,
     }

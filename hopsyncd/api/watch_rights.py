@@ -39,7 +39,7 @@ class Rights:
     @classmethod
     def from_acl(cls, acl: Acl, sources: Iterable[str]) -> "Rights":
         names = frozenset(sources)
-        return cls(None if acl.visible is None else names, acl.hidden_among(names))
+        return cls(None if acl.visible is None else names, acl.select_hidden(names))
 
     @classmethod
     def from_json(cls, text: str | None) -> "Rights":
@@ -81,7 +81,7 @@ class Rights:
 
 def covers(acl: Acl, rights: Rights, sources: Iterable[str]) -> bool:
     """Return whether a caller may see everything that these rights show."""
-    hidden = acl.hidden_among(sources)
+    hidden = acl.select_hidden(sources)
     return all(part in rights.mask or _get_source(part) in rights.mask for part in hidden)
 
 

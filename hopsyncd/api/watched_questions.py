@@ -449,7 +449,7 @@ class WatchedQuestions:
         before = answer_at(asker, watch.question, str(notification.old), acl)
         after = answer_at(asker, watch.question, str(notification.new), acl)
         with closing(open_reader(self._database)) as connection:
-            hidden = acl.hidden_among(read_source_names(connection).values())
+            hidden = acl.select_hidden(read_source_names(connection).values())
             why = list_reasons(connection, notification, before, after, hidden)
         return {
             "id": notification.number,

@@ -304,7 +304,7 @@ def check_models(config: Config) -> Iterator[Finding]:
 def _check_reranker_endpoint(reranker: HttpReranker) -> Finding:
     """Check the reranker's endpoint, by requesting the scores of two fixed texts."""
     try:
-        reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])
+        reranker.score_texts("Which animal barks?", ["A dog barks.", "A table stands."])
     except ModelUnavailable as error:
         return Finding("reranker", "warn", f"{error.what}: {error.why}", error.hint)
     finally:

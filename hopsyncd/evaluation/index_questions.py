@@ -123,7 +123,7 @@ def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None
     names = [name for name in names if name in topics or " " in name]
     if not names:
         return None
-    source, target = language.mentions([pair.source.text, pair.target.text])
+    source, target = language.find_mentions([pair.source.text, pair.target.text])
     for name in names:
         for lead in _list_leads(pair.source, source, name):
             for relation, answer in _ask_about_target(pair, target, name, language):
@@ -200,7 +200,7 @@ def _find_phrases(
     The answers are the entities of known kinds, and the names that do not start with such an
     entity.
     """
-    (entities,) = language.entities([text[start:end]])
+    (entities,) = language.find_entities([text[start:end]])
     spans = [
         (start + entity.start, start + entity.end, f"which {entity.kind}") for entity in entities
     ]

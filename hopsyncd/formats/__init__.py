@@ -6,7 +6,7 @@ from typing import Any
 from hopsyncd.errors import ReaderUnavailable
 
 
-def library(name: str) -> Any:
+def import_library(name: str) -> Any:
     """Import a library by its module name. Raises ReaderUnavailable if the import fails, because
     the document is not to blame."""
     try:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from textwrap import shorten
 
-from hopsyncd.formats.blocks import Block, WrittenLink, link_to_address
+from hopsyncd.formats.blocks import Block, WrittenLink, make_address_link
 from hopsyncd.formats.latex_text import InlineReader, Source
 
 _MAX_TITLE_CHARACTERS = 200
@@ -114,7 +114,7 @@ def _strip_markup(text: str) -> str:
     if not any(mark in text for mark in "\\{}$~`'-"):
         return " ".join(text.split())
     source = Source.tokenize(text.replace("%", "\\%").replace("\\\\%", "\\%"))
-    return InlineReader(source).text(0, len(source.tokens))[0]
+    return InlineReader(source).read_text(0, len(source.tokens))[0]
 
 
 def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
@@ -160,5 +160,5 @@ def _format_people(text: str) -> str:
 def _list_links(fields: dict[str, str]) -> Iterator[WrittenLink]:
     doi = fields.get("doi", "")
     address = fields.get("url") or (f"https://doi.org/{doi}" if doi else "")
-    if link := link_to_address(address, fields.get("title", "")) if address else None:
+    if link := make_address_link(address, fields.get("title", "")) if address else None:
         yield link

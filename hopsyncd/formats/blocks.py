@@ -22,27 +22,29 @@ class WrittenLink:
     text: str
 
 
-def link_to_address(address: str, shown: str) -> WrittenLink | None:
+def make_address_link(address: str, shown: str) -> WrittenLink | None:
     """Make a link with the visible text `shown` from a Markdown or HTML address. Returns None if
     the address is not a document (mailto, scripts, data).
 
-    >>> link_to_address("../My%20Notes.md#a", "mine")
+    >>> make_address_link("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')
-    >>> link_to_address("mailto:ann@example.org", "Ann") is None
+    >>> make_address_link("mailto:ann@example.org", "Ann") is None
     True
     """
     address = address.strip()
     if _SCHEME.match(address):
-        return _link(address, shown) if address.lower().startswith(("http:", "https:")) else None
-    return _link(unquote(address), shown)
+        return (
+            _make_link(address, shown) if address.lower().startswith(("http:", "https:")) else None
+        )
+    return _make_link(unquote(address), shown)
 
 
-def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
+def make_name_link(name: str, shown: str = "") -> WrittenLink | None:
     """Make a link to a document by its name. The visible text defaults to the name."""
-    return _link(name, shown or name)
+    return _make_link(name, shown or name)
 
 
-def _link(target: str, shown: str) -> WrittenLink | None:
+def _make_link(target: str, shown: str) -> WrittenLink | None:
     target = join_lines(target)
     is_sound = target and len(target) <= _MAX_CHARACTERS
     return WrittenLink(target, join_lines(shown)[:_MAX_CHARACTERS]) if is_sound else None
@@ -212,7 +214,7 @@ def merge_tables(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> 
         yield from table
 
 
-def title_from_path(path: str, blocks: Iterable[Block]) -> str:
+def make_title_from_path(path: str, blocks: Iterable[Block]) -> str:
     """Return the file name without its suffix as the title of a document that has several headings
     of the highest level, and therefore no title. Returns "" for other documents.
 
@@ -221,9 +223,9 @@ def title_from_path(path: str, blocks: Iterable[Block]) -> str:
     is always its title, without the id after the name.
 
     >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]
-    >>> title_from_path("tools/Export.md", chapters)
+    >>> make_title_from_path("tools/Export.md", chapters)
     'Export'
-    >>> title_from_path("Boats 152bb52ee2b5804da922efa8c3194444_all.csv", [])
+    >>> make_title_from_path("Boats 152bb52ee2b5804da922efa8c3194444_all.csv", [])
     'Boats'
     """
     stem = PurePosixPath(path).stem
@@ -250,7 +252,7 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
         yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
 
 
-def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
+def list_names(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
     """Return the names of a document: the title that its source gave, the first level-1 heading,
     and the names in its blocks."""
     block_list = list(blocks)

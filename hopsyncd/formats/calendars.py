@@ -64,7 +64,7 @@ class _Event:
     line: int
     values: dict[str, list[_Value]] = field(default_factory=dict)
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         values = self.values.get(name)
         return _strip_markup(values[0].text).strip() if values else ""
 
@@ -83,8 +83,8 @@ def read_contacts(text: str) -> tuple[Block, ...]:
 
 
 def _make_contact_block(card: _Event) -> Block | None:
-    name_parts = _strip_markup(card.text("N")).split(";")
-    name = card.text("FN") or " ".join(filter(None, [*name_parts[1:2], *name_parts[:1]]))
+    name_parts = _strip_markup(card.get_text("N")).split(";")
+    name = card.get_text("FN") or " ".join(filter(None, [*name_parts[1:2], *name_parts[:1]]))
     parts = [" ".join(name.split())]
     for field_name, label in _CONTACT:
         values = [_format_contact_value(value) for value in card.values.get(field_name, [])]
@@ -156,13 +156,13 @@ def _unfold(text: str) -> Iterator[str]:
 
 def _make_event_blocks(event: _Event) -> Iterator[Block]:
     line = event.line
-    title = event.text("SUMMARY")
+    title = event.get_text("SUMMARY")
     if title:
         yield Block("heading", " ".join(title.split()), line, line, level=1)
     for name, label in _SHOWN:
         if value := _format_field(event, name):
             yield Block("list_item", f"{label}: {value}", line, line)
-    description = event.text("DESCRIPTION")
+    description = event.get_text("DESCRIPTION")
     if _PAGE_MARK.search(description):  # Google Calendar writes HTML
         description = unescape(_TAG.sub("", _PAGE_MARK.sub("\n", description)))
     for paragraph in re.split(r"\n\s*\n", description):
@@ -183,8 +183,8 @@ def _format_field(event: _Event, name: str) -> str:
     if name == "RRULE":
         return _describe_rule(values[0].text) if values else ""
     if name == "STATUS":
-        return event.text(name).lower().replace("-", " ")
-    return " ".join(event.text(name).split())
+        return event.get_text(name).lower().replace("-", " ")
+    return " ".join(event.get_text(name).split())
 
 
 def _find_last_day(values: Sequence[_Value]) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import islice, pairwise
 
 from connectors.charset_labels import list_codecs
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 
 # Enough to detect a character set. Detection takes about 30 ms, whatever the bytes are.
 _SAMPLE_BYTES = 32 * 1024
@@ -122,7 +122,7 @@ def guess_codecs(data: bytes) -> Iterator[str]:
 
     The guess is based on a sample that begins near the first non-ASCII byte.
     """
-    chardet = library("chardet")
+    chardet = import_library("chardet")
     found = _BEYOND_ASCII.search(data)
     start = max(found.start() - 2000, 0) if found else 0
     start += data[start : start + 2000].find(b"\n") + 1 if start else 0

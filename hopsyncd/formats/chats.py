@@ -113,7 +113,7 @@ def read_whatsapp(text: str) -> tuple[Block, ...]:
     return (*blocks, make_skipped_block(skipped)) if blocks and skipped else blocks
 
 
-def _parts(found: re.Match[str]) -> tuple[str, ...]:
+def _get_parts(found: re.Match[str]) -> tuple[str, ...]:
     """Return the three numbers of the day, the hour, the minute, and "a" or "p"."""
     return found.group(*(range(1, 7) if found[1] else range(7, 13)))
 
@@ -123,7 +123,7 @@ def _find_order(found: Sequence[re.Match[str]]) -> str:
 
     If no number is above 12, the month comes first in times with AM and PM.
     """
-    parts = [_parts(one) for one in found]
+    parts = [_get_parts(one) for one in found]
     if any(int(first) > 12 for first, *_ in parts if len(first) < 3):
         return "day"
     if any(int(second) > 12 for _, second, *_ in parts):
@@ -133,7 +133,7 @@ def _find_order(found: Sequence[re.Match[str]]) -> str:
 
 def _format_time(found: re.Match[str], order: str) -> str:
     """Format the time of a message as ISO 8601. Returns "" for a time that does not exist."""
-    first, second, third, hour, minute, half = _parts(found)
+    first, second, third, hour, minute, half = _get_parts(found)
     if len(first) == 4:
         year, month, day = first, second, third
     else:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block, link_to_address, link_to_name
+from hopsyncd.formats.blocks import Block, make_address_link, make_name_link
 from hopsyncd.formats.json_exports import read_json_export
 from hopsyncd.formats.markdown import read_markdown
 from hopsyncd.formats.plain import read_plain
@@ -46,7 +46,7 @@ def read_csv(text: str) -> tuple[Block, ...]:
     else:
         delimiter = _guess_delimiter(text[:_SNIFFED_CHARACTERS])
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return tuple(read_sheet(islice(_number(rows), first_row, None)))
+    return tuple(read_sheet(islice(_number_rows(rows), first_row, None)))
 
 
 def _guess_delimiter(text: str) -> str:
@@ -63,7 +63,7 @@ def _guess_delimiter(text: str) -> str:
     return max(_DELIMITERS, key=evenness)
 
 
-def _number(rows: Any) -> Iterator[SheetRow]:
+def _number_rows(rows: Any) -> Iterator[SheetRow]:
     """Yield each row that has text, with the line numbers of its beginning and end."""
     done = 0
     for row in rows:
@@ -85,7 +85,7 @@ def read_json(text: str) -> tuple[Block, ...]:
         if exported := read_json_export(text):
             return exported
     try:
-        return tuple(_Members(text).blocks())
+        return tuple(_Members(text).read_blocks())
     except (ValueError, RecursionError):
         return read_plain(text)
 
@@ -98,11 +98,11 @@ class _Members:
         self._place = 0
         self._breaks = [found.start() for found in re.finditer("\n", text)]
 
-    def blocks(self) -> Iterator[Block]:
+    def read_blocks(self) -> Iterator[Block]:
         self._skip(_BLANKS)
         while self._place < len(self._text):
             opening = self._text[self._place]
-            yield from self._read_members("") if opening in "[{" else self._value("")
+            yield from self._read_members("") if opening in "[{" else self._read_value("")
             self._skip(_BLANKS)
 
     def _read_members(self, path: str) -> Iterator[Block]:
@@ -115,11 +115,11 @@ class _Members:
             if named:
                 name, self._place = _decoder.raw_decode(self._text, self._place)
                 self._skip(_MEMBER)
-            yield from self._value(_join(path, name))
+            yield from self._read_value(_join(path, name))
             self._skip(_BLANKS)
         self._place += 1
 
-    def _value(self, path: str) -> Iterator[Block]:
+    def _read_value(self, path: str) -> Iterator[Block]:
         start = self._place
         value, end = _decoder.raw_decode(self._text, start)
         if isinstance(value, dict | list) and end - start > _MAX_MEMBER_CHARACTERS:
@@ -191,7 +191,7 @@ def _read_card(card: Mapping[str, Any], number: int) -> Iterator[Block]:
         yield Block("heading", str(card["label"]), number, number, level=2)
     elif kind in ("file", "link"):
         target = str(card.get("file" if kind == "file" else "url", ""))
-        link = link_to_name(target) if kind == "file" else link_to_address(target, target)
+        link = make_name_link(target) if kind == "file" else make_address_link(target, target)
         if link:
             yield Block("paragraph", target, number, number, links=((0, link),))
 

@@ -44,7 +44,7 @@ from hopsyncd.formats.word_styles import (
     find_outline_level,
     find_script_mark,
     is_on,
-    number_of,
+    read_number,
 )
 from hopsyncd.formats.word_tables import CellContent, WordTable
 
@@ -72,7 +72,7 @@ def read_docx(data: bytes) -> tuple[Block, ...]:
     archive = open_archive(data)
     package = read_targets(archive, "")
     main = next(name for kind, name in package.values() if kind == "officeDocument")
-    return _Reader(archive, main).blocks(dict(package.values()).get("core-properties", ""))
+    return _Reader(archive, main).read_blocks(dict(package.values()).get("core-properties", ""))
 
 
 class _Reader:
@@ -91,7 +91,7 @@ class _Reader:
         self._title = ("", 1)
         self._fields: list[bool] = []  # for each open field, whether its instruction is being read
 
-    def blocks(self, core: str) -> tuple[Block, ...]:
+    def read_blocks(self, core: str) -> tuple[Block, ...]:
         body = find_child(parse_member(self._archive, self._main), "body")
         blocks = () if body is None else tuple(self._read_content(body))
         blocks = with_title(blocks, *self._title)
@@ -131,19 +131,19 @@ class _Reader:
                 case name if name not in _LEFT_OUT:
                     yield from self._read_content(child)
 
-    def _next(self) -> int:
+    def _take_next_number(self) -> int:
         self.number += 1
         return self.number
 
     def _make_block(self, text: str) -> Iterator[Block]:
         if text := text.strip():
-            yield Block("paragraph", text, line := self._next(), line)
+            yield Block("paragraph", text, line := self._take_next_number(), line)
 
     def _read_other_document(self, chunk: Element) -> Iterator[Block]:
         """Read an embedded HTML document, which Word imports when it opens the file."""
         _, name = self._parts.get(get_attribute(chunk, "id"), ("", ""))
         if name.endswith((".html", ".htm", ".xhtml")) and name in self._archive.NameToInfo:
-            line = self._next()
+            line = self._take_next_number()
             for block in read_html(decode(self._archive.read(name), kind="text/html")):
                 yield _move_to_line(block, line)
 
@@ -156,7 +156,7 @@ class _Reader:
         self._append_inline(paragraph, line, beside, "", "")
         text, links = line.take_text()
         level = find_outline_level(paragraph) or style.level
-        label, depth = self._label(paragraph, named, style) if text else ("", None)
+        label, depth = self._format_label(paragraph, named, style) if text else ("", None)
         if text:
             caption, self._caption = self._caption, ()
             yield from self._make_text_blocks(text, links, level, label, depth)
@@ -171,7 +171,7 @@ class _Reader:
     def _make_text_blocks(
         self, text: str, links: Links, level: int, label: str, depth: int | None
     ) -> Iterator[Block]:
-        line = self._next()
+        line = self._take_next_number()
         text, links = add_label(label, text, links)
         if level:
             text = " ".join(text.split())
@@ -186,10 +186,10 @@ class _Reader:
             self._leads.end(text)
             yield Block("paragraph", text, line, line, links=links)
 
-    def _label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
+    def _format_label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
         """Return the automatic number of a paragraph, and its list level (None outside lists).
         `style` is the paragraph's style, and `named` is the style's id."""
-        number, depth = number_of(paragraph)
+        number, depth = read_number(paragraph)
         if not number and not style.number:
             return "", depth if find_child(paragraph, "pPr", "numPr") is None else depth or 0
         if number in ("0", "-1"):
@@ -281,13 +281,13 @@ class _Reader:
                 yield Block("note", text, self.number, self.number)
         elif name == "docPr":
             if text := clean_description(get_attribute(element, "descr")):
-                yield Block("figure", text, line := self._next(), line)
+                yield Block("figure", text, line := self._take_next_number(), line)
         else:
             key = "dm" if name == "relIds" else "id"
             _, part = self._parts.pop(get_attribute(element, key), ("", ""))
             if part not in self._archive.NameToInfo:
                 return
-            line = self._next()
+            line = self._take_next_number()
             tree = parse_member(self._archive, part)
             if name == "chart":
                 yield from read_chart(tree, line)
@@ -306,7 +306,7 @@ class _Reader:
         text, links, beside = self._read_flat(note)
         author = get_attribute(note, "author") if kind == "comment" else ""
         if text:
-            yield make_note(author, text, links, self._next())
+            yield make_note(author, text, links, self._take_next_number())
         for element in beside:
             yield from self._read_attached(element)
 
@@ -322,7 +322,7 @@ class _Reader:
             if name == "p":
                 self._fields = [False] * len(self._fields)
                 named = _find_value(child, "pPr", "pStyle")
-                label, depth = self._label(child, named, self._styles[named])
+                label, depth = self._format_label(child, named, self._styles[named])
                 if depth is not None:
                     line.begin_item()
                 line.add(f"{label} " if label else "")
@@ -366,7 +366,7 @@ class _Reader:
             tables = (self._build_grid(WordTable(element), beside) for element in inner)
             return CellContent(text, links, tuple(tables))
 
-        return table.build(read, self._next)
+        return table.build(read, self._take_next_number)
 
     def _read_margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
         """Yield the text of page headers and footers, except page numbers and text that occurs

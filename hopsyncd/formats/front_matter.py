@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from html import unescape
 
-from hopsyncd.formats.blocks import Block, WrittenLink, link_to_name
+from hopsyncd.formats.blocks import Block, WrittenLink, make_name_link
 from hopsyncd.formats.fields import are_fields
 from hopsyncd.text.dates import find_dates
 
@@ -315,8 +315,8 @@ def _build_front_matter(properties: str, declared: Sequence[_Property]) -> Front
     label_first = keys >= _DENDRON and any(
         _EPOCH.match(entry.text) for entry in declared if entry.key == "created"
     )
-    links = [link_to_name(tag) for tag in tags]
-    links += [link_to_name(found[1], found[2] or "") for found in WIKI_LINK.finditer(properties)]
+    links = [make_name_link(tag) for tag in tags]
+    links += [make_name_link(found[1], found[2] or "") for found in WIKI_LINK.finditer(properties)]
     distinct = tuple(dict.fromkeys(link for link in links if link))
     return FrontMatter(
         title,

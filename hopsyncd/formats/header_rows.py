@@ -71,8 +71,13 @@ def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         values = [row[column] for row in others if column < len(row) and row[column]]
         if text and text in values:
             return True
-        shape = _shape(text)
-        if shape != text and values and not _YEAR.match(text) and shape == _shape(values[0]):
+        shape = _describe_shape(text)
+        if (
+            shape != text
+            and values
+            and not _YEAR.match(text)
+            and shape == _describe_shape(values[0])
+        ):
             return True
     return False
 
@@ -157,7 +162,7 @@ def counts_columns(rows: Sequence[Sequence[str]]) -> bool:
     return are_counted and not any(is_number(text) for row in rows[1:] for text in row[1:])
 
 
-def _shape(text: str) -> str:
+def _describe_shape(text: str) -> str:
     return _DIGITS.sub("0", text)
 
 

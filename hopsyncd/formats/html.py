@@ -202,7 +202,7 @@ class _Builder:
         self._flush()
         self._element = ""
         grid, readings = read_table(self._page, table, line)
-        self.blocks += make_table_blocks(grid, self._leads.above())
+        self.blocks += make_table_blocks(grid, self._leads.list_above())
         self._leads.end_introduction()
         if note := "; ".join(filter(None, readings)):
             self.blocks.append(Block("note", note, line, line))

@@ -44,7 +44,7 @@ class Leads:
         text, links = add_label(label, heading.text, heading.links)
         return replace(heading, text=text, links=links)
 
-    def above(self) -> tuple[str, ...]:
+    def list_above(self) -> tuple[str, ...]:
         """Return the leads of the next block, outermost first."""
         above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
         return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
@@ -82,7 +82,7 @@ class Leads:
             text, links = add_label(self._label, block.text, block.links)
             block = replace(block, text=text, links=links)
             self._label = ""
-        leads = self.above()
+        leads = self.list_above()
         if self._terms:
             block = self._add_definition(block)
         if self._open and not self._open[-1]:

@@ -10,9 +10,9 @@ from hopsyncd.formats.html_tree import (
     Element,
     Event,
     Page,
+    find_own_parts,
     is_hidden,
     list_events,
-    own_parts,
 )
 from hopsyncd.formats.tables import Table, TableBuilder
 
@@ -63,8 +63,8 @@ def read_table(page: Page, table: Element, line: int, depth: int = 0) -> tuple[T
     readings: list[str] = []
     rows: list[_Row] = []
     around = None
-    for part in own_parts(table, ("caption", "tr", "td", "th")):
-        line = page.line_of(part, line)
+    for part in find_own_parts(table, ("caption", "tr", "td", "th")):
+        line = page.find_line(part, line)
         if part.tag == "caption":
             builder.caption = " ".join(read_text(page, part, line)[0].take_text()[0].split())
             continue
@@ -155,7 +155,7 @@ def _take(inline: InlineText, event: Event) -> None:
 
 def _has_names(table: Element) -> bool:
     """Whether the first row of a nested table names its columns."""
-    rows: Sequence[Element] = list(islice(own_parts(table, ("tr",)), 2))
+    rows: Sequence[Element] = list(islice(find_own_parts(table, ("tr",)), 2))
     return len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0])
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from itertools import accumulate
 
-from hopsyncd.formats.blocks import Links, link_to_address
+from hopsyncd.formats.blocks import Links, make_address_link
 from hopsyncd.formats.html_tree import Element, Event
 from hopsyncd.formats.inline import add_brackets, write_subscript, write_superscript
 from hopsyncd.formats.tex_formulas import read_formulas
@@ -178,7 +178,7 @@ class InlineText:
         pieces = text.split(_MARK)
         offsets = accumulate(map(len, pieces))
         found = [
-            (offset, link_to_address(href, "".join(shown)))
+            (offset, make_address_link(href, "".join(shown)))
             for offset, (href, shown) in zip(offsets, self.links, strict=False)
         ]
         return "".join(pieces), tuple((offset, link) for offset, link in found if link)

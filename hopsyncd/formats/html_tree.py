@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 from hopsyncd.text.dates import find_dates
 
 Element = Any  # lxml has no type annotations
@@ -84,7 +84,7 @@ class Page:
     size: int = 0
     first_line: int = 1
 
-    def line_of(self, element: Element, line: int) -> int:
+    def find_line(self, element: Element, line: int) -> int:
         """Return the line where an element begins, or `line` if libxml2 reports an earlier line."""
         known = element.sourceline or _LAST_KNOWN_LINE
         return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
@@ -92,7 +92,7 @@ class Page:
 
 @cache
 def _load_etree() -> Any:
-    return library("lxml.etree")
+    return import_library("lxml.etree")
 
 
 def parse(text: str) -> Element | None:
@@ -236,7 +236,7 @@ class _Sizes:
                 self.text[parent] += length + _measure_length(element.tail)
                 self.links[parent] += self.links[element]
 
-    def prose(self, element: Element) -> int:
+    def measure_prose(self, element: Element) -> int:
         return self.text[element] - self.links[element]
 
     def is_linked(self, element: Element) -> bool:
@@ -257,7 +257,7 @@ def _find_outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
     mains = mains or {*root.iter("article")}
     outermost = [main for main in mains if mains.isdisjoint(main.iterancestors())]
-    if sum(map(sizes.prose, outermost)) <= _MAIN_SHARE * sizes.prose(elements[0]):
+    if sum(map(sizes.measure_prose, outermost)) <= _MAIN_SHARE * sizes.measure_prose(elements[0]):
         return set()
     around = {up for main in outermost for up in main.iterancestors()}
     return {
@@ -373,7 +373,7 @@ def list_events(page: Page, top: Element, line: int, *, tables: bool = True) -> 
     for what, element in walker:
         text = element.tail
         if what == "start":
-            line = line if element is top else page.line_of(element, line)
+            line = line if element is top else page.find_line(element, line)
             instead = (
                 None if element is top else _replace_events(page, element, line, tables=tables)
             )
@@ -412,13 +412,13 @@ def is_data(table: Element) -> bool:
     """Whether a table contains data, rather than page layout."""
     if table.get("role") in ("presentation", "none"):
         return False
-    if next(own_parts(table, ("th", "caption", "thead")), None) is not None:
+    if next(find_own_parts(table, ("th", "caption", "thead")), None) is not None:
         return True
     has_inner = sum(1 for _ in islice(table.iter("table"), 2)) > 1
     return not has_inner and next(table.iter(*_OF_PAGES), None) is None
 
 
-def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
+def find_own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
     """Yield the elements in a table that have one of the tags `names`, except elements in nested
     tables."""
     walker = _load_etree().iterwalk(table, events=("start",))

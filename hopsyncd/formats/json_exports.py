@@ -19,8 +19,8 @@ from hopsyncd.formats.blocks import (
     RECORDS,
     Block,
     is_left_out,
-    link_to_address,
     lower_headings,
+    make_address_link,
     make_skipped_block,
 )
 from hopsyncd.formats.chats import ChatMessage, make_chat_blocks
@@ -35,7 +35,7 @@ def read_json_export(text: str) -> tuple[Block, ...]:
     """Read an export of Slack, Telegram, Discord, Google Keep, Roam, Trello, GitHub, ChatGPT or
     Claude. Returns () for any other JSON. Raises ValueError for text that is not JSON."""
     value = json.loads(text)
-    first = _first(value) if isinstance(value, list) else value
+    first = _get_first(value) if isinstance(value, list) else value
     if not isinstance(first, dict):
         return ()
     lines = _Lines(text)
@@ -63,11 +63,11 @@ class _Lines:
         return self._line
 
 
-def _first(values: _Value) -> _Value:
+def _get_first(values: _Value) -> _Value:
     return values[0] if values else None
 
 
-def _text(value: _Value, *path: str) -> str:
+def _find_text(value: _Value, *path: str) -> str:
     """Return the text at a path, or "" if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -86,10 +86,10 @@ def _list(value: _Value, *path: str) -> list[_Value]:
 
 
 def _name(value: _Value, *path: str) -> str:
-    return " ".join(_text(value, *path).split())[:_MAX_NAME_CHARACTERS]
+    return " ".join(_find_text(value, *path).split())[:_MAX_NAME_CHARACTERS]
 
 
-def _time(seconds: str) -> str:
+def _format_time(seconds: str) -> str:
     """Format a Unix time, in seconds, as ISO 8601. Returns "" if it is no time."""
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(int(float(seconds)), UTC).isoformat()
@@ -129,7 +129,7 @@ def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the messages of a day in a channel of Slack."""
     messages = [message for message in value if isinstance(message, dict)]
     people = {
-        _text(message, "user"): _name(message, "user_profile", "display_name")
+        _find_text(message, "user"): _name(message, "user_profile", "display_name")
         or _name(message, "user_profile", "real_name")
         for message in messages
         if "user_profile" in message
@@ -137,20 +137,22 @@ def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     found = []
     for message in messages:
         line = lines.find(message.get("ts"))
-        if _text(message, "subtype").startswith(("channel_", "group_")):
+        if _find_text(message, "subtype").startswith(("channel_", "group_")):
             continue
-        user = _text(message, "user")
+        user = _find_text(message, "user")
         author = people.get(user) or _name(message, "username") or user
-        parts = [_text(message, "text")]
+        parts = [_find_text(message, "text")]
         for shared in _list(message, "attachments"):
-            named = ": ".join(filter(None, [_name(shared, "title"), _text(shared, "text")]))
-            parts.append(named or _text(shared, "fallback"))
+            named = ": ".join(filter(None, [_name(shared, "title"), _find_text(shared, "text")]))
+            parts.append(named or _find_text(shared, "fallback"))
         parts += [
             _name(shared, "title") or _name(shared, "name") for shared in _list(message, "files")
         ]
         text = "\n".join(dict.fromkeys(filter(None, parts)))
         shown = unescape(_SLACK_MARK.sub(lambda mark: _format_slack_mark(mark, people), text))
-        found.append(ChatMessage(_time(_text(message, "ts")), author, shown, line, line))
+        found.append(
+            ChatMessage(_format_time(_find_text(message, "ts")), author, shown, line, line)
+        )
     return make_chat_blocks(found)
 
 
@@ -177,7 +179,7 @@ def _read_slack_users(value: _Value, lines: _Lines) -> tuple[Block, ...]:
 def _read_slack_channels(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     blocks = []
     for channel in _list({"": value}, ""):
-        facts = [_text(channel, key, "value") for key in ("topic", "purpose")]
+        facts = [_find_text(channel, key, "value") for key in ("topic", "purpose")]
         line = lines.find(channel.get("id"))
         text = ": ".join(
             filter(None, [f"#{_name(channel, 'name')}", "; ".join(filter(None, facts))])
@@ -193,7 +195,7 @@ def _read_telegram(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     for chat in chats:
         messages = [
             ChatMessage(
-                _text(message, "date"),
+                _find_text(message, "date"),
                 _name(message, "from"),
                 _join_telegram(message.get("text")),
                 line := lines.find(message.get("date")),
@@ -208,7 +210,7 @@ def _read_telegram(value: _Value, lines: _Lines) -> tuple[Block, ...]:
 
 def _join_telegram(text: _Value) -> str:
     parts = text if isinstance(text, list) else [text]
-    return "".join(part if isinstance(part, str) else _text(part, "text") for part in parts)
+    return "".join(part if isinstance(part, str) else _find_text(part, "text") for part in parts)
 
 
 def _read_discord(value: _Value, lines: _Lines) -> tuple[Block, ...]:
@@ -217,9 +219,9 @@ def _read_discord(value: _Value, lines: _Lines) -> tuple[Block, ...]:
         line = lines.find(message.get("timestamp"))
         author = _name(message, "author", "nickname") or _name(message, "author", "name")
         shared = [_name(file, "fileName") for file in _list(message, "attachments")]
-        told = [_text(embed, "title") for embed in _list(message, "embeds")]
-        text = "\n".join(filter(None, [_text(message, "content"), *shared, *told]))
-        messages.append(ChatMessage(_text(message, "timestamp"), author, text, line, line))
+        told = [_find_text(embed, "title") for embed in _list(message, "embeds")]
+        text = "\n".join(filter(None, [_find_text(message, "content"), *shared, *told]))
+        messages.append(ChatMessage(_find_text(message, "timestamp"), author, text, line, line))
     names = (_name(value, "guild", "name"), _name(value, "channel", "name"))
     return make_chat_blocks(messages, ": ".join(filter(None, names)))
 
@@ -231,19 +233,19 @@ def _read_keep(value: _Value, _: _Lines) -> tuple[Block, ...]:
     blocks = []
     if title := _name(value, "title"):
         blocks.append(Block("heading", title, 1, 1, level=1))
-    for part in re.split(r"\n\s*\n", _text(value, "textContent")):
+    for part in re.split(r"\n\s*\n", _find_text(value, "textContent")):
         if part.strip():
             blocks.append(Block("paragraph", part.strip(), 1, 1))
     for item in _list(value, "listContent"):
         mark = "x" if item.get("isChecked") is True else " "
-        blocks.append(Block("list_item", f"[{mark}] {_text(item, 'text')}", 1, 1))
+        blocks.append(Block("list_item", f"[{mark}] {_find_text(item, 'text')}", 1, 1))
     for page in _list(value, "annotations"):
         shown = _name(page, "title") or _name(page, "url")
-        link = link_to_address(_text(page, "url"), shown)
+        link = make_address_link(_find_text(page, "url"), shown)
         blocks.append(Block("list_item", shown, 1, 1, links=((0, link),) if link else ()))
     facts = [("tag", _name(label, "name")) for label in _list(value, "labels")]
     for name, key in (("created", "createdTimestampUsec"), ("modified", "userEditedTimestampUsec")):
-        facts.append((name, _time(_text(value, key)[:-6])))
+        facts.append((name, _format_time(_find_text(value, key)[:-6])))
     return _with_properties(blocks, facts)
 
 
@@ -262,14 +264,14 @@ def _read_roam(value: _Value, lines: _Lines) -> tuple[Block, ...]:
             continue
         blocks.append(Block("heading", _name(page, "title"), line, line, level=1))
         blocks += _read_body(outline, line)
-        facts.append(("modified", _time(_text(page, "edit-time")[:-3])))
+        facts.append(("modified", _format_time(_find_text(page, "edit-time")[:-3])))
     return _with_properties(blocks, facts)
 
 
 def _list_roam_lines(page: _Value, depth: int) -> Iterator[str]:
     for child in _list(page, "children"):
         text = _ROAM_STATE.sub(
-            lambda state: f"[{' x'[state[1] == 'DONE']}]", _text(child, "string")
+            lambda state: f"[{' x'[state[1] == 'DONE']}]", _find_text(child, "string")
         )
         text = " ".join(_ROAM_MARKUP.sub("", text).split())
         if text:
@@ -280,45 +282,48 @@ def _list_roam_lines(page: _Value, depth: int) -> Iterator[str]:
 
 def _read_trello(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the cards of a board of Trello, with their lists, labels, steps and comments."""
-    lists = {_text(each, "id"): _name(each, "name") for each in _list(value, "lists")}
-    people = {_text(each, "id"): _name(each, "fullName") for each in _list(value, "members")}
+    lists = {_find_text(each, "id"): _name(each, "name") for each in _list(value, "lists")}
+    people = {_find_text(each, "id"): _name(each, "fullName") for each in _list(value, "members")}
     steps: dict[str, list[_Value]] = {}
     comments: dict[str, list[_Value]] = {}
     for checklist in _list(value, "checklists"):
-        steps.setdefault(_text(checklist, "idCard"), []).extend(_list(checklist, "checkItems"))
+        steps.setdefault(_find_text(checklist, "idCard"), []).extend(_list(checklist, "checkItems"))
     for action in reversed(_list(value, "actions")):  # the newest is first
         if action.get("type") == "commentCard":
-            comments.setdefault(_text(action, "data", "card", "id"), []).append(action)
+            comments.setdefault(_find_text(action, "data", "card", "id"), []).append(action)
     blocks = [Block("heading", _name(value, "name") or "Board", 1, 1, level=1)]
     facts = []
     for card in _list(value, "cards"):
-        id_, line = _text(card, "id"), lines.find(card.get("id"))
+        id_, line = _find_text(card, "id"), lines.find(card.get("id"))
         blocks.append(Block("heading", _name(card, "name"), line, line, level=2))
         members = card.get("idMembers")
         named = (
             [people.get(str(member), "") for member in members] if isinstance(members, list) else []
         )
         told = {
-            "List": lists.get(_text(card, "idList"), ""),
+            "List": lists.get(_find_text(card, "idList"), ""),
             "Labels": ", ".join(
                 filter(None, (_name(label, "name") for label in _list(card, "labels")))
             ),
             "Members": ", ".join(filter(None, named)),
-            "Due": _text(card, "due")[:10],
+            "Due": _find_text(card, "due")[:10],
         }
         shown = [f"{name}: {text}" for name, text in told.items() if text]
         shown += ["Archived"] if card.get("closed") is True else []
         blocks.append(Block("paragraph", "; ".join(shown), line, line))
-        blocks += _read_body(_text(card, "desc"), line, 2)
+        blocks += _read_body(_find_text(card, "desc"), line, 2)
         for step in steps.get(id_, ()):
             mark = "x" if step.get("state") == "complete" else " "
             blocks.append(Block("list_item", f"[{mark}] {_name(step, 'name')}", line, line))
         for comment in comments.get(id_, ()):
-            author, day = _name(comment, "memberCreator", "fullName"), _text(comment, "date")[:10]
-            text = f"{author} ({day}): {_text(comment, 'data', 'text')}"
+            author, day = (
+                _name(comment, "memberCreator", "fullName"),
+                _find_text(comment, "date")[:10],
+            )
+            text = f"{author} ({day}): {_find_text(comment, 'data', 'text')}"
             blocks.append(Block("list_item", text, line, line))
             facts.append(("author", author))
-        facts.append(("modified", _text(card, "dateLastActivity")))
+        facts.append(("modified", _find_text(card, "dateLastActivity")))
     return _with_properties(blocks, facts)
 
 
@@ -329,23 +334,23 @@ def _read_issues(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     for issue in _list({"": value}, ""):
         line = lines.find(issue.get("title"))
         author = _name(issue, "user", "login") or _name(issue, "author", "login")
-        created = _text(issue, "created_at") or _text(issue, "createdAt")
-        title = f"#{_text(issue, 'number')} {_name(issue, 'title')}"
+        created = _find_text(issue, "created_at") or _find_text(issue, "createdAt")
+        title = f"#{_find_text(issue, 'number')} {_name(issue, 'title')}"
         blocks.append(Block("heading", title, line, line, level=2))
         labels = ", ".join(_name(label, "name") for label in _list(issue, "labels"))
         told = [
             f"Opened by {author}" if author else "Opened",
             f"on {created[:10]}" if created else "",
         ]
-        state = [_text(issue, "state").lower(), f"labels: {labels}" if labels else ""]
+        state = [_find_text(issue, "state").lower(), f"labels: {labels}" if labels else ""]
         text = "; ".join(filter(None, [" ".join(filter(None, told)), *state]))
         blocks.append(Block("paragraph", text, line, line))
-        blocks += _read_body(_text(issue, "body").replace("\r\n", "\n"), line, 2)
+        blocks += _read_body(_find_text(issue, "body").replace("\r\n", "\n"), line, 2)
         for comment in _list(issue, "comments"):
-            by, day = _name(comment, "author", "login"), _text(comment, "createdAt")[:10]
+            by, day = _name(comment, "author", "login"), _find_text(comment, "createdAt")[:10]
             blocks.append(Block("paragraph", f"{by} ({day}):", line, line))
-            blocks += _read_body(_text(comment, "body").replace("\r\n", "\n"), line, 3)
-        changed = _text(issue, "updated_at") or _text(issue, "updatedAt")
+            blocks += _read_body(_find_text(comment, "body").replace("\r\n", "\n"), line, 3)
+        changed = _find_text(issue, "updated_at") or _find_text(issue, "updatedAt")
         facts += [("author", author), ("created", created), ("modified", changed)]
     return _with_properties(blocks, facts)
 
@@ -356,13 +361,15 @@ def _read_chatgpt(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     facts = []
     for talk in _list({"": value}, ""):
         line = lines.find(talk.get("title"))
-        begun, changed = (_time(_text(talk, key)) for key in ("create_time", "update_time"))
+        begun, changed = (
+            _format_time(_find_text(talk, key)) for key in ("create_time", "update_time")
+        )
         mapping, turns = talk.get("mapping"), list[tuple[str, str]]()
-        node = _text(talk, "current_node")
+        node = _find_text(talk, "current_node")
         while isinstance(mapping, dict) and node in mapping and len(turns) <= len(mapping):
-            message, node = mapping[node], _text(mapping[node], "parent")
+            message, node = mapping[node], _find_text(mapping[node], "parent")
             message = message.get("message") if isinstance(message, dict) else None
-            role = _text(message, "author", "role")
+            role = _find_text(message, "author", "role")
             content = message.get("content") if isinstance(message, dict) else None
             parts = content.get("parts") if isinstance(content, dict) else None
             texts = (
@@ -379,9 +386,9 @@ def _read_claude(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     facts = []
     for talk in _list({"": value}, ""):
         line = lines.find(talk.get("name"))
-        begun, changed = _text(talk, "created_at"), _text(talk, "updated_at")
+        begun, changed = _find_text(talk, "created_at"), _find_text(talk, "updated_at")
         turns = [
-            ("user" if turn.get("sender") == "human" else "assistant", _text(turn, "text"))
+            ("user" if turn.get("sender") == "human" else "assistant", _find_text(turn, "text"))
             for turn in _list(talk, "chat_messages")
         ]
         blocks += _make_talk(_name(talk, "name"), begun, "Claude", iter(turns), line)
@@ -428,7 +435,10 @@ def _is_issue(value: dict[str, _Value]) -> bool:
 
 _LISTS: tuple[_Export, ...] = (
     (_has("service_id", "change_type"), lambda *_: (make_skipped_block({RECORDS: 1}),)),
-    (lambda value: "type" in value and bool(_SLACK_TIME.match(_text(value, "ts"))), _read_slack),
+    (
+        lambda value: "type" in value and bool(_SLACK_TIME.match(_find_text(value, "ts"))),
+        _read_slack,
+    ),
     (_has("id", "team_id", "profile"), _read_slack_users),
     (
         lambda value: (
@@ -445,14 +455,14 @@ _LISTS: tuple[_Export, ...] = (
 _OBJECTS: tuple[_Export, ...] = (
     (_has("guild", "channel", "messages"), _read_discord),
     (
-        lambda value: "lists" in value and "idList" in (_first(_list(value, "cards")) or ()),
+        lambda value: "lists" in value and "idList" in (_get_first(_list(value, "cards")) or ()),
         _read_trello,
     ),
     (_has("userEditedTimestampUsec", "isTrashed"), _read_keep),
     (lambda value: bool(_list(value, "chats", "list")), _read_telegram),
     (
         lambda value: (
-            "name" in value and {"type", "date"} <= {*(_first(_list(value, "messages")) or ())}
+            "name" in value and {"type", "date"} <= {*(_get_first(_list(value, "messages")) or ())}
         ),
         _read_telegram,
     ),

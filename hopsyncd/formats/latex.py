@@ -111,7 +111,7 @@ class _Reader:
                 yield from self._flush()
                 index += 1
                 continue
-            word = source.word(index).rstrip("*")
+            word = source.get_name(index).rstrip("*")
             if index in source.verbatim and source.verbatim[index][0]:
                 yield from self._flush()
                 yield from self._read_code(index)
@@ -133,7 +133,7 @@ class _Reader:
             elif word == "newtheorem":
                 index = self._read_theorem(index)
             elif word == "hypertarget":  # its second argument can contain a heading
-                index = self.inline.argument(index + 1, end)[2]
+                index = self.inline.find_argument(index + 1, end)[2]
             else:
                 index = self._write(index, end)
         yield from self._flush()
@@ -145,7 +145,8 @@ class _Reader:
             (
                 index
                 for index in range(end)
-                if source.word(index) == "begin" and self._read_environment(index)[0] == "document"
+                if source.get_name(index) == "begin"
+                and self._read_environment(index)[0] == "document"
             ),
             None,
         )
@@ -153,7 +154,7 @@ class _Reader:
             return 0
         index = 0
         while index < start:
-            word = source.word(index).rstrip("*")
+            word = source.get_name(index).rstrip("*")
             if word in ("title", *_FACTS):
                 index = self._read_fact(word, index)
             elif word in ("newcommand", "renewcommand", "providecommand", "def"):
@@ -207,7 +208,7 @@ class _Reader:
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
         for index in range(len(self.source.tokens)):
-            word = self.source.word(index)
+            word = self.source.get_name(index)
             if word == "begin":
                 open_at.setdefault(self._read_environment(index)[0], []).append(index)
             elif word == "end" and (begins := open_at.get(self._read_environment(index)[0])):
@@ -215,14 +216,14 @@ class _Reader:
         return found
 
     def _read_environment(self, index: int) -> tuple[str, int]:
-        first, close, after = self.inline.argument(index + 1, len(self.source.tokens))
-        return self.inline.raw(first, min(close, first + _MAX_NAME_TOKENS)).rstrip("*"), after
+        first, close, after = self.inline.find_argument(index + 1, len(self.source.tokens))
+        return self.inline.get_raw(first, min(close, first + _MAX_NAME_TOKENS)).rstrip("*"), after
 
     def _enter(self, name: str, index: int, after: int) -> tuple[list[Block], int]:
         end = self._ends.get(index, len(self.source.tokens))
         line = self.source.lines[index]
         if name in _FORMULAS:
-            formula = self.inline.formula(after, end)
+            formula = self.inline.format_formula(after, end)
             written = self._paragraph.written
             if not written.length:
                 self._paragraph.first = index
@@ -243,26 +244,26 @@ class _Reader:
             numbers = ItemNumbers(style=style) if name in _NUMBERED else None
             self._lists.append(_List(numbers=numbers, depth=depth + (numbers is not None)))
             after = self.inline.skip_options(after, end)
-            return blocks, self.inline.argument(after, end)[2] if name[0:3] == "the" else after
+            return blocks, self.inline.find_argument(after, end)[2] if name[0:3] == "the" else after
         if name == "abstract":
             blocks.append(Block("heading", "Abstract", line, line, level=2))
             return blocks, after
-        first, close, after = self.inline.option(after, end)
+        first, close, after = self.inline.find_option(after, end)
         if name not in _PLAIN:
             self._prefix = self._read_opening(name, first, close)
         elif name in ("minipage", "multicols", "frame", "block", "column", "adjustbox"):
-            first, close, behind = self.inline.argument(after, end)
+            first, close, behind = self.inline.find_argument(after, end)
             if behind == close:  # a token without braces belongs to the text
                 return blocks, after
             after = behind
             if name in ("frame", "block") and first < close:
-                title = self.inline.text(first, close)[0]
+                title = self.inline.read_text(first, close)[0]
                 blocks.append(Block("heading", title, line, line, level=3))
         return blocks, after
 
     def _read_opening(self, name: str, first: int, close: int) -> str:
         known = self._names.get(name, "Proof" if name == "proof" else "")
-        title = self.inline.text(first, close)[0] if known else ""
+        title = self.inline.read_text(first, close)[0] if known else ""
         return f"{known} ({title}). " if title else f"{known}. " if known else ""
 
     def _find_end(self, end: int) -> int:
@@ -270,7 +271,7 @@ class _Reader:
         argument."""
         if end >= len(self.source.tokens):
             return end
-        return self.inline.argument(end + 1, len(self.source.tokens))[2]
+        return self.inline.find_argument(end + 1, len(self.source.tokens))[2]
 
     def _leave(self, name: str, index: int) -> Iterator[Block]:
         yield from self._flush()
@@ -284,25 +285,25 @@ class _Reader:
         end, inline, line = len(self.source.tokens), self.inline, self.source.lines[index]
         if word in ("par", "maketitle"):
             return [], index + 1
-        option = inline.option(index + 1, end)
+        option = inline.find_option(index + 1, end)
         if word == "item":
             if not self._lists:
                 self._lists.append(_List())
             self._lists[-1].is_open = True
             self._paragraph.first = self._paragraph.last = index
             innermost = self._lists[-1]
-            innermost.term = inline.text(option[0], option[1])[0]
+            innermost.term = inline.read_text(option[0], option[1])[0]
             if innermost.numbers and option[0] == option[1]:
                 innermost.term = innermost.numbers.take()
             return [], option[2]
-        first, close, after = inline.argument(option[2], end)
+        first, close, after = inline.find_argument(option[2], end)
         if word == "bibitem":
             if self._lists:
                 self._lists[-1].is_open = True
             self._paragraph.first = index
-            self._paragraph.written.add(f"[{inline.raw(first, close)}] ")
+            self._paragraph.written.add(f"[{inline.get_raw(first, close)}] ")
             return [], after
-        text, links = inline.text(first, close)
+        text, links = inline.read_text(first, close)
         if word == "caption":
             return [Block("figure", text, line, line, links=links)] if text else [], after
         level = _LEVELS[word]
@@ -311,24 +312,29 @@ class _Reader:
     def _read_fact(self, word: str, index: int) -> int:
         end = len(self.source.tokens)
         after = self.inline.skip_options(index + 1, end)
-        first, close, after = self.inline.argument(after, end)
+        first, close, after = self.inline.find_argument(after, end)
         if word == "title":
-            self.title = (join_lines(self.inline.text(first, close)[0]), self.source.lines[index])
-        elif not self.inline.raw(first, close).startswith("\\today"):
+            self.title = (
+                join_lines(self.inline.read_text(first, close)[0]),
+                self.source.lines[index],
+            )
+        elif not self.inline.get_raw(first, close).startswith("\\today"):
             ands = [
-                place for place in range(first, close) if self.source.word(place) in ("and", "And")
+                place
+                for place in range(first, close)
+                if self.source.get_name(place) in ("and", "And")
             ]
             parts = pairwise([first, *ands, close])
-            found = [join_lines(self.inline.text(*part)[0]) for part in parts]
+            found = [join_lines(self.inline.read_text(*part)[0]) for part in parts]
             self.facts += [(_FACTS[word], value) for value in found if value]
         return after
 
     def _read_theorem(self, index: int) -> int:
         end, inline = len(self.source.tokens), self.inline
-        first, close, after = inline.argument(index + 1, end)
-        name = inline.raw(first, close)
-        first, close, after = inline.argument(inline.skip_options(after, end), end)
-        self._names[name] = inline.text(first, close)[0]
+        first, close, after = inline.find_argument(index + 1, end)
+        name = inline.get_raw(first, close)
+        first, close, after = inline.find_argument(inline.skip_options(after, end), end)
+        self._names[name] = inline.read_text(first, close)[0]
         return inline.skip_options(after, end)
 
     def _read_code(self, index: int) -> Iterator[Block]:
@@ -346,9 +352,9 @@ class _Reader:
         inline, source = self.inline, self.source
         captions, index = [], first
         while index < end:
-            if source.word(index).rstrip("*") in ("caption", "captionof"):
-                begin, close, after = inline.argument(inline.skip_options(index + 1, end), end)
-                captions.append((inline.text(begin, close), source.lines[index]))
+            if source.get_name(index).rstrip("*") in ("caption", "captionof"):
+                begin, close, after = inline.find_argument(inline.skip_options(index + 1, end), end)
+                captions.append((inline.read_text(begin, close), source.lines[index]))
                 index = max(after, index + 1)
             else:
                 index += 1
@@ -356,7 +362,7 @@ class _Reader:
         has_table = False
         index = first
         while index < end:
-            if source.word(index) == "begin":
+            if source.get_name(index) == "begin":
                 name, after = self._read_environment(index)
                 if name in _TABLES:
                     rows = [*self._read_table(after, self._ends.get(index, end), caption)]
@@ -378,12 +384,12 @@ class _Reader:
         while (
             index < end and source.tokens[index] == "{"
         ):  # skip the width and the column definitions
-            index = inline.skip_options(inline.argument(index, end)[2], end)
+            index = inline.skip_options(inline.find_argument(index, end)[2], end)
         builder = TableBuilder(caption)
         rows: list[list[tuple[int, int]]] = [[]]
         begin, ruled, has_top = index, 0, False
         while index < end:
-            token, word = source.tokens[index], source.word(index).rstrip("*")
+            token, word = source.tokens[index], source.get_name(index).rstrip("*")
             if token == "{":
                 index = min(source.ends[index], end)
             elif token == "&" or word in ("\\", "tabularnewline"):
@@ -414,7 +420,7 @@ class _Reader:
         covered: dict[int, int],
     ) -> None:
         inline, source = self.inline, self.source
-        written = [inline.text(first, end) for first, end in cells]
+        written = [inline.read_text(first, end) for first, end in cells]
         if not any(text for text, _ in written):
             return
         line = source.lines[min(cells[0][0] + 1, len(source.lines) - 1)]
@@ -424,9 +430,9 @@ class _Reader:
             spans = {"multicolumn": 1, "multirow": 1}
             index = first
             while index < end:
-                if (word := source.word(index)) in spans:
-                    begin, close, _ = inline.argument(inline.skip_options(index + 1, end), end)
-                    number = inline.raw(begin, close)
+                if (word := source.get_name(index)) in spans:
+                    begin, close, _ = inline.find_argument(inline.skip_options(index + 1, end), end)
+                    number = inline.get_raw(begin, close)
                     spans[word] = int(number) if number.isdecimal() else 1
                 index += 1
             across, down = (min(max(spans[name], 1), 1000) for name in ("multicolumn", "multirow"))

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hopsyncd.formats.blocks import Links, WrittenLink, link_to_address, squeeze_spaces
+from hopsyncd.formats.blocks import Links, WrittenLink, make_address_link, squeeze_spaces
 from hopsyncd.formats.inline import add_brackets
 from hopsyncd.formats.latex_signs import (
     ACCENTS,
@@ -89,7 +89,7 @@ class Source:
             lines.append(bisect_right(breaks, start - 1) + 1)
         return cls(tokens, _find_ends(tokens), lines, verbatim)
 
-    def word(self, index: int) -> str:
+    def get_name(self, index: int) -> str:
         """Return the name of the command at a position, or an empty string."""
         token = self.tokens[index]
         return token[1:].strip() if len(token) > 1 and token[0] == "\\" else ""
@@ -146,7 +146,7 @@ class InlineReader:
         self.left_out = 0  # the number of commands that include other files
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
-    def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
+    def read_text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
         """Convert the tokens from `first` up to `end` (exclusive) to one line, with its links."""
         written = Written()
         self.write(first, end, written, depth)
@@ -167,13 +167,13 @@ class InlineReader:
             return self._write_formula(index, end, written, depth)
         elif token == "~" or token.isspace():
             written.add("\u00a0" if token == "~" else " ")
-        elif word := self.source.word(index):
+        elif word := self.source.get_name(index):
             return self._write_command(word, index, end, written, depth)
         elif token not in ("{", "}", "\\"):
             written.add(_replace_signs(token))
         return index + 1
 
-    def argument(self, index: int, end: int) -> tuple[int, int, int]:
+    def find_argument(self, index: int, end: int) -> tuple[int, int, int]:
         """Return the start and end of the argument at `index`, and the position after it."""
         tokens = self.source.tokens
         while index < end and tokens[index].isspace() and tokens[index].count("\n") < 2:
@@ -183,8 +183,8 @@ class InlineReader:
             return index + 1, close, close + 1
         return index, min(index + 1, end), min(index + 1, end)
 
-    def option(self, index: int, end: int) -> tuple[int, int, int]:
-        """Return the positions as `argument` does, for an optional argument in square brackets.
+    def find_option(self, index: int, end: int) -> tuple[int, int, int]:
+        """Return positions as `find_argument` does, for an optional argument in square brackets.
 
         If there is no optional argument, all three positions are `index`.
         """
@@ -199,11 +199,11 @@ class InlineReader:
 
     def skip_options(self, index: int, end: int) -> int:
         """Return the position after the optional arguments in square brackets."""
-        while (after := self.option(index, end)[2]) > index:
+        while (after := self.find_option(index, end)[2]) > index:
             index = after
         return index
 
-    def raw(self, first: int, end: int) -> str:
+    def get_raw(self, first: int, end: int) -> str:
         """Return the source text of the tokens."""
         return "".join(self.source.tokens[first:end]).strip()
 
@@ -241,18 +241,18 @@ class InlineReader:
             return self._write_quantity(index, end, written)
         index = self.skip_options(index, end)
         if name in REFERENCES:
-            first, close, index = self.argument(index, end)
-            written.add(self.raw(first, close))
+            first, close, index = self.find_argument(index, end)
+            written.add(self.get_raw(first, close))
             return index
         if name in ("footnote", "footnotetext", "marginpar"):
-            first, close, after = self.argument(index, end)
+            first, close, after = self.find_argument(index, end)
             line = self.source.lines[min(index, len(self.source.lines) - 1)]
-            self.notes.append((*self.text(first, close, depth + 1), line))
+            self.notes.append((*self.read_text(first, close, depth + 1), line))
             return after
         if name in ("textsuperscript", "textsubscript"):
-            first, close, index = self.argument(index, end)
+            first, close, index = self.find_argument(index, end)
             mark = "^" if name == "textsuperscript" else "_"
-            written.add(mark + add_brackets(self.text(first, close, depth + 1)[0]))
+            written.add(mark + add_brackets(self.read_text(first, close, depth + 1)[0]))
             return index
         return self._write_visible(name, index, end, written, depth + 1)
 
@@ -260,11 +260,11 @@ class InlineReader:
         self.left_out += name in ("input", "include", "subfile", "import")
         if name == "cmidrule" and index < end and self.source.tokens[index][0] == "(":
             index += 1
-        first, close, _ = self.argument(index, end)
+        first, close, _ = self.find_argument(index, end)
         is_short = close == first + 1  # an unclosed brace extends to the end of the document
-        has_width = name == "begin" and is_short and self.raw(first, close) == "minipage"
+        has_width = name == "begin" and is_short and self.get_raw(first, close) == "minipage"
         for _ in range(2 if has_width else SILENT.get(name, 1)):
-            index = self.argument(self.skip_options(index, end), end)[2]
+            index = self.find_argument(self.skip_options(index, end), end)[2]
         return index
 
     def _write_visible(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
@@ -273,9 +273,9 @@ class InlineReader:
         if name in SECOND:
             skipped = 2 if name in ("multirow", "multicolumn", "resizebox") else 1
             for _ in range(skipped):
-                index = self.argument(self.skip_options(index, end), end)[2]
+                index = self.find_argument(self.skip_options(index, end), end)[2]
         while index < end and self.source.tokens[index] == "{":
-            first, close, index = self.argument(index, end)
+            first, close, index = self.find_argument(index, end)
             self.write(first, close, written, depth)
             if index < end and self.source.tokens[index] == "{":
                 written.add(" ")
@@ -284,19 +284,19 @@ class InlineReader:
     def define(self, name: str, index: int, end: int) -> int:
         r"""Record a command that `\newcommand` or `\def` defines. Return the next position."""
         tokens = self.source.tokens
-        first, close, index = self.argument(index, end)
-        defined = self.raw(first, close).lstrip("\\").strip()
+        first, close, index = self.find_argument(index, end)
+        defined = self.get_raw(first, close).lstrip("\\").strip()
         count = 0
         if name == "def":
             while index < end and tokens[index] not in ("{", "\n"):
                 count += tokens[index].count("#")
                 index += 1
         else:
-            first, close, index = self.option(index, end)
-            number = self.raw(first, close)
+            first, close, index = self.find_option(index, end)
+            number = self.get_raw(first, close)
             count = int(number) if number.isdecimal() else 0
             index = self.skip_options(index, end)
-        first, close, index = self.argument(index, end)
+        first, close, index = self.find_argument(index, end)
         if defined and defined not in SILENT and count < 10 and close - first < 200:
             self.macros[defined] = Macro(count, tuple(tokens[first:close]))
         return index
@@ -312,8 +312,8 @@ class InlineReader:
     ) -> int:
         arguments = []
         for _ in range(macro.arguments):
-            first, close, index = self.argument(index, end)
-            arguments.append(self.raw(first, close)[:_MAX_EXPANDED_CHARACTERS])
+            first, close, index = self.find_argument(index, end)
+            arguments.append(self.get_raw(first, close)[:_MAX_EXPANDED_CHARACTERS])
         self._expansions -= 1
         if self._expansions > 0 and self._expanded > 0 and depth <= _MAX_DEPTH:
             text = "".join(macro.tokens)
@@ -324,7 +324,7 @@ class InlineReader:
             outer, self.source = self.source, Source.tokenize(text)
             whole = len(self.source.tokens)
             if in_formula:
-                written.add(self.formula(0, whole, depth + 5))
+                written.add(self.format_formula(0, whole, depth + 5))
             else:
                 self.write(0, whole, written, depth + 5)
             self.source = outer
@@ -333,7 +333,7 @@ class InlineReader:
         return index
 
     def _write_accent(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
-        first, close, after = self.argument(index, end)
+        first, close, after = self.find_argument(index, end)
         if first < end and close == first + 1 and self.source.tokens[first][0] not in "\\{}$":
             letters = self.source.tokens[first]
             written.add(put_accent(letters[0], name) + letters[1:])
@@ -346,32 +346,32 @@ class InlineReader:
 
     def _write_citation(self, index: int, end: int, written: Written, depth: int) -> int:
         notes = []
-        while (found := self.option(index, end))[2] > index:
-            notes.append(self.text(found[0], found[1], depth)[0])
+        while (found := self.find_option(index, end))[2] > index:
+            notes.append(self.read_text(found[0], found[1], depth)[0])
             index = found[2]
-        first, close, index = self.argument(index, end)
-        keys = [key.strip() for key in self.raw(first, close).split(",")]
+        first, close, index = self.find_argument(index, end)
+        keys = [key.strip() for key in self.get_raw(first, close).split(",")]
         before = notes[0] if len(notes) > 1 else ""
         citation = ", ".join(filter(None, [*keys, notes[-1] if notes else ""]))
         written.add(f"[{before} {citation}]" if before else f"[{citation}]")
         return index
 
     def _write_address(self, name: str, index: int, end: int, written: Written, depth: int) -> int:
-        first, close, index = self.argument(self.skip_options(index, end), end)
-        address = self.raw(first, close).replace("\\", "")
+        first, close, index = self.find_argument(self.skip_options(index, end), end)
+        address = self.get_raw(first, close).replace("\\", "")
         shown = address
         if name == "href":
-            first, close, index = self.argument(index, end)
-            shown = self.text(first, close, depth)[0]
-        written.add_link(None if name == "path" else link_to_address(address, shown), shown)
+            first, close, index = self.find_argument(index, end)
+            shown = self.read_text(first, close, depth)[0]
+        written.add_link(None if name == "path" else make_address_link(address, shown), shown)
         return index
 
     def _write_quantity(self, index: int, end: int, written: Written) -> int:
         index = self.skip_options(index, end)
         parts: list[str] = []
         while index < end and self.source.tokens[index] == "{" and len(parts) < 3:
-            first, close, index = self.argument(index, end)
-            raw = self.raw(first, close)
+            first, close, index = self.find_argument(index, end)
+            raw = self.get_raw(first, close)
             units = raw.replace("\\per", "/").replace("\\", "").replace(" ", "")
             parts.append(units if "\\" in raw else raw)
         written.add(" ".join(parts))
@@ -389,10 +389,10 @@ class InlineReader:
         if close >= end:  # the paragraph ends first, so this is not a formula
             written.add(tokens[index].strip("\\"))
             return index + 1
-        written.add(self.formula(index + 1, close, depth))
+        written.add(self.format_formula(index + 1, close, depth))
         return close + 1
 
-    def formula(self, first: int, end: int, depth: int = 0) -> str:
+    def format_formula(self, first: int, end: int, depth: int = 0) -> str:
         """Write a formula in one line: characters instead of commands, fractions with a slash."""
         parts: list[str] = []
         index = first
@@ -402,7 +402,7 @@ class InlineReader:
         return text.replace(" ;", ";").replace(" ,", ",").strip(" ;,\n")
 
     def _write_sign(self, index: int, end: int, parts: list[str], depth: int) -> int:
-        token, word = self.source.tokens[index], self.source.word(index).rstrip("*")
+        token, word = self.source.tokens[index], self.source.get_name(index).rstrip("*")
         if token in ("^", "_"):
             return self._write_raised(token, index + 1, end, parts, depth)
         if not word:
@@ -430,50 +430,50 @@ class InlineReader:
 
     def _write_operator(self, word: str, index: int, end: int, parts: list[str], depth: int) -> int:
         if word in ("begin", "end"):
-            _, _, index = self.argument(index, end)
+            _, _, index = self.find_argument(index, end)
             if (
                 index < end
                 and word == "begin"
-                and self.raw(index - 2, index - 1) in ("array", "alignedat")
+                and self.get_raw(index - 2, index - 1) in ("array", "alignedat")
             ):
-                index = self.argument(index, end)[2]
+                index = self.find_argument(index, end)[2]
             return index
         if word in _FRACTIONS or word == "binom":
-            first, close, index = self.argument(index, end)
-            over = self.formula(first, close, depth + 1)
-            first, close, index = self.argument(index, end)
-            under = self.formula(first, close, depth + 1)
+            first, close, index = self.find_argument(index, end)
+            over = self.format_formula(first, close, depth + 1)
+            first, close, index = self.find_argument(index, end)
+            under = self.format_formula(first, close, depth + 1)
             fraction = f"{add_brackets(over)}/{add_brackets(under)}"
             is_apart = bool(parts) and parts[-1][-1:].isalnum()  # 3 1/4 is not 31/4
             parts.append(" " if is_apart else "")
             parts.append(f"binom({over}, {under})" if word == "binom" else fraction)
             if index < end and (
-                self.source.tokens[index][:1].isalnum() or self.source.word(index)[:1].isalpha()
+                self.source.tokens[index][:1].isalnum() or self.source.get_name(index)[:1].isalpha()
             ):
                 parts.append(" ")
             return index
         if word == "sqrt":
-            first, close, index = self.option(index, end)
-            root = self.formula(first, close, depth + 1)
-            first, close, index = self.argument(index, end)
-            parts.append(f"{root}√{add_brackets(self.formula(first, close, depth + 1))}")
+            first, close, index = self.find_option(index, end)
+            root = self.format_formula(first, close, depth + 1)
+            first, close, index = self.find_argument(index, end)
+            parts.append(f"{root}√{add_brackets(self.format_formula(first, close, depth + 1))}")
             return index
         if word in ("text", "mbox", "textrm", "textbf", "textit"):
-            first, close, index = self.argument(index, end)
+            first, close, index = self.find_argument(index, end)
             written = Written()
             self.write(first, close, written, depth + 1)
             parts += written.parts
             return index
         if word in SILENT:
             for _ in range(SILENT[word]):
-                index = self.argument(self.skip_options(index, end), end)[2]
+                index = self.find_argument(self.skip_options(index, end), end)[2]
             return index
         if (sign := sign_of(word)) is not None:
             parts.append(f" {sign} " if sign in _RELATIONS else sign)
             return index
         if index < end and self.source.tokens[index] == "{":  # a typeface, or an accent
-            first, close, index = self.argument(index, end)
-            parts.append(self.formula(first, close, depth + 1))
+            first, close, index = self.find_argument(index, end)
+            parts.append(self.format_formula(first, close, depth + 1))
             return index
         parts.append(word if len(word) == 1 else "")
         return index
@@ -485,9 +485,9 @@ class InlineReader:
         if index >= end:
             return index
         if tokens[index] == "{":
-            first, close, index = self.argument(index, end)
-            inner, rest = self.formula(first, close, depth + 1), ""
-        elif self.source.word(index):
+            first, close, index = self.find_argument(index, end)
+            inner, rest = self.format_formula(first, close, depth + 1), ""
+        elif self.source.get_name(index):
             inner_parts: list[str] = []
             index, rest = self._write_sign(index, end, inner_parts, depth + 1), ""
             inner = "".join(inner_parts)

@@ -29,7 +29,7 @@ class ItemNumbers:
         states, or ""."""
         number = parse_number(given, self.next)
         self.next = number + self.step
-        return f"{number_text(number, self.style)}."
+        return f"{format_number(number, self.style)}."
 
 
 def parse_number(text: str, otherwise: int) -> int:
@@ -39,10 +39,10 @@ def parse_number(text: str, otherwise: int) -> int:
     return int(text) if is_number else otherwise
 
 
-def number_text(number: int, style: str) -> str:
+def format_number(number: int, style: str) -> str:
     """Format a number in the style of a sample: "1", "a", "A", "i", "I" or "01".
 
-    >>> [number_text(28, style) for style in ("a", "I", "01", "?")]
+    >>> [format_number(28, style) for style in ("a", "I", "01", "?")]
     ['bb', 'XXVIII', '28', '28']
     """
     if style in ("a", "A") and 0 < number <= _MAX_LETTERS:

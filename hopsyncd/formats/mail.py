@@ -35,17 +35,17 @@ from hopsyncd.formats.blocks import (
     DISCARDED,
     Block,
     count_skipped,
-    link_to_name,
     lower_headings,
+    make_name_link,
     make_skipped_block,
 )
 from hopsyncd.formats.content_type import is_mail
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.mail_text import (
     KnownLines,
+    cut_quoted_html,
     is_forward,
     is_stub,
-    own_html,
     read_forwarded_fields,
     separate_quotes,
 )
@@ -133,7 +133,7 @@ def read_mbox(data: bytes, extract: Extract) -> tuple[Block, ...]:
 def _read_blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
     try:
         message = parse()
-        return [*_add_ids(message, _make_head(message)), *reader.content(message)]
+        return [*_add_ids(message, _make_head(message)), *reader.read_content(message)]
     except RecursionError as error:
         raise make_depth_error() from error
 
@@ -194,7 +194,7 @@ def _add_ids(message: Message, head: list[Block]) -> list[Block]:
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
     message_ids, answered, older = map(_MESSAGE_ID.findall, fields)
     ids = dict.fromkeys([*answered, *reversed(older)])
-    links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
+    links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := make_name_link(id_))]
     properties = (
         ("author", _read_field_value(message, "from")),
         ("modified", format_iso_date(read_sent_ms(message)) or ""),
@@ -238,7 +238,7 @@ class _MailReader:
         """Count a message from the spam or trash folder."""
         self._skipped[DISCARDED] += 1
 
-    def content(self, message: Message) -> Iterator[Block]:
+    def read_content(self, message: Message) -> Iterator[Block]:
         """Read the blocks of a message below its head."""
         forwards = is_forward(_read_field_value(message, "subject"))
         yield from self._read_part(message, forwards=forwards)
@@ -249,7 +249,7 @@ class _MailReader:
             self._skipped["delivery reports"] += 1
         elif kind == MAIL and part.is_multipart():
             for message in map(partial(_decode_message, part), _list_parts(part)):
-                yield from lower_headings([*_make_head(message), *self.content(message)], 1)
+                yield from lower_headings([*_make_head(message), *self.read_content(message)], 1)
         elif kind == "multipart/alternative":
             yield from self._read_alternatives(part, forwards=forwards)
         elif part.is_multipart():
@@ -299,7 +299,7 @@ class _MailReader:
     def _read_page(self, text: str, *, forwards: bool) -> list[Block]:
         """Read a message in HTML, without its quotations."""
         page = _TITLE.sub("", text)
-        written, quotes = own_html(page, forwards=forwards)
+        written, quotes = cut_quoted_html(page, forwards=forwards)
         if self._known is None or not quotes:
             self._skipped["quotes"] += quotes
             blocks = [*self._read(written, "text/html")]

@@ -266,7 +266,7 @@ _FORWARDED = re.compile(
 )
 
 
-def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
+def cut_quoted_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
     """Cut the HTML where common mail programs mark a quotation. Also returns the number of cuts.
 
     The HTML is returned uncut if `forwards` is true, if the quotation is a forwarded message, or if

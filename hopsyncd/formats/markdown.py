@@ -21,8 +21,8 @@ from hopsyncd.formats.blocks import (
     Links,
     WrittenLink,
     count_skipped,
-    link_to_address,
-    link_to_name,
+    make_address_link,
+    make_name_link,
     make_skipped_block,
     squeeze_spaces,
     with_title,
@@ -178,7 +178,7 @@ def _read_blocks(text: str, env: _Environment) -> tuple[Block, ...]:
         contents = (note.content for note in env.notes.values())
         env.cited.update(label for content in contents for label in FOOTNOTE_MARK.findall(content))
     walk = _Walk(parser, env)
-    return tuple(walk.blocks([*add_definition_tokens(tokens, env.of_parser, text)]))
+    return tuple(walk.read_blocks([*add_definition_tokens(tokens, env.of_parser, text)]))
 
 
 def _make_parser() -> MarkdownIt:
@@ -259,7 +259,7 @@ class _Walk:
         self._line = 1  # the last line of the last block
         self._readings: list[str] = []  # pronunciations in the text since the last note
 
-    def blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
+    def read_blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
         lines = (0, 0)
         for token in tokens:
             if token.map:
@@ -286,7 +286,7 @@ class _Walk:
     def _note(self, token: Token) -> Iterator[Block]:
         start, end = token.map or (0, 0)
         walk = _Walk(self._parser, self._env, is_inside=True)
-        for block in walk.blocks(self._parser.parse(token.content, self._env.of_parser)):
+        for block in walk.read_blocks(self._parser.parse(token.content, self._env.of_parser)):
             first, last = block.first_line + start, min(block.last_line + start, end)
             kind: Kind = "note" if block.kind in ("paragraph", "heading") else block.kind
             yield replace(block, kind=kind, level=0, first_line=first, last_line=last)
@@ -298,7 +298,7 @@ class _Walk:
             case "code_block" if _OUTLINE.match(token.content) and not self._is_inside:
                 walk = _Walk(self._parser, self._env, is_inside=True)
                 inner = self._parser.parse(token.content, self._env.of_parser)
-                for block in walk.blocks(inner):
+                for block in walk.read_blocks(inner):
                     first, last = block.first_line + start, min(block.last_line + start, end)
                     yield replace(block, first_line=first, last_line=last)
             case "footnote" if token.meta["label"] not in self._env.cited:
@@ -457,14 +457,14 @@ def _collect_visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
                 opened = (length, len(parts), str(token.attrs["href"]))
             case "link_close":
                 offset, first, address = opened
-                links.append((offset, link_to_address(address, "".join(parts[first:]))))
+                links.append((offset, make_address_link(address, "".join(parts[first:]))))
             case "image":
-                links.append((length, link_to_address(str(token.attrs["src"]), token.content)))
+                links.append((length, make_address_link(str(token.attrs["src"]), token.content)))
             case "wiki_link":
-                links.append((length, link_to_name(token.meta["target"], part)))
+                links.append((length, make_name_link(token.meta["target"], part)))
             case "text":
                 for tag in _TAG.finditer(part):
-                    links.append((length + tag.start(), link_to_name(tag[1])))
+                    links.append((length + tag.start(), make_name_link(tag[1])))
         parts.append(part)
         length += len(part)
     found = sorted(((offset, link) for offset, link in links if link), key=lambda pair: pair[0])

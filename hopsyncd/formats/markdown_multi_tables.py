@@ -11,9 +11,9 @@ from hopsyncd.formats.markdown_tables import (
     DrawnTable,
     GridCell,
     Rows,
+    find_searched_end,
     note_searched,
     push_table,
-    searched_until,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def parse_multi_table(state: StateBlock, start: int, end: int, silent: bool) -> 
     names = [_split_cells(line(number)) for number in range(start, start + headers)]
     if width > _MAX_COLUMNS or any(_count_columns(cells) != width for cells in names):
         return False
-    if headers == 1 and start < searched_until(state, _NO_CAPTION_BEFORE):
+    if headers == 1 and start < find_searched_end(state, _NO_CAPTION_BEFORE):
         return False
     body = [*_list_body_lines(line, start + headers + 1, end)]
     has_caption = bool(body) and "|" not in line(body[-1])

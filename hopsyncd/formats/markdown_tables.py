@@ -50,7 +50,7 @@ def parse_drawn_table(state: StateBlock, start: int, end: int, silent: bool) -> 
 
     first = line(start)
     if _GRID_LINE.match(first.strip()):
-        if start < searched_until(state, _NO_GRID_BEFORE):
+        if start < find_searched_end(state, _NO_GRID_BEFORE):
             return False
         table, stopped = _read_grid(line, start, end)
         if table is None:
@@ -73,7 +73,7 @@ def parse_drawn_table(state: StateBlock, start: int, end: int, silent: bool) -> 
     return True
 
 
-def searched_until(state: StateBlock, kind: str) -> int:
+def find_searched_end(state: StateBlock, kind: str) -> int:
     """Return the line before which a search found no table of a kind, as `note_searched` recorded
     it, or 0 if nothing was searched."""
     text, line = state.env.get(kind, ("", 0))

@@ -21,8 +21,8 @@ from hopsyncd.formats.blocks import (
     Block,
     count_skipped,
     join_lines,
-    link_to_address,
     lower_headings,
+    make_address_link,
     make_skipped_block,
 )
 from hopsyncd.formats.html import read_html
@@ -72,7 +72,7 @@ def _make_sections(notes: Iterable[_Note]) -> Iterator[Block]:
             f"source: {note.address}" if note.address else "",
         )
         if line := "; ".join(filter(None, told)):
-            link = link_to_address(note.address, note.address) if note.address else None
+            link = make_address_link(note.address, note.address) if note.address else None
             links = ((line.index(note.address), link),) if link else ()
             section.append(Block("paragraph", line, number, number, links=links))
         skipped.update(count_skipped(note.body))
@@ -215,7 +215,7 @@ def read_opml(data: bytes) -> tuple[Block, ...]:
             number += 1
             text = join_lines(below.get("text") or below.get("title") or "")
             address = below.get("htmlUrl") or below.get("url") or below.get("xmlUrl") or ""
-            link = link_to_address(address, text) if address else None
+            link = make_address_link(address, text) if address else None
             links = ((0, link),) if link else ()
             if depth == 0 and len(below):
                 blocks.append(Block("heading", text, number, number, 2, links))

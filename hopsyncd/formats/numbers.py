@@ -4,7 +4,7 @@ import re
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 
 # Formats that depend on the computer's settings: such a date is written in ISO 8601.
 _OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
@@ -40,7 +40,7 @@ def show_value(value: object, number_format: str) -> str:
     if isinstance(value, timedelta):
         value = value / timedelta(days=1)
     try:
-        text = library("xlfmt").format_value(value, number_format)
+        text = import_library("xlfmt").format_value(value, number_format)
     except (ValueError, TypeError, ArithmeticError):
         return show_plainly(value)
     # A format may hide a value, or fill the column with a character, as Excel does for early dates.

@@ -60,7 +60,7 @@ def read_odt(data: bytes) -> tuple[Block, ...]:
     styles = _parse_member(archive, "styles.xml")
     lists = ListNumbers(content, styles)
     reader = _Reader(archive, _read_marks(content, styles), lists, numbers)
-    blocks = () if body is None else tuple(reader.content(body))
+    blocks = () if body is None else tuple(reader.read_content(body))
     blocks = with_title(blocks, *reader.title)
     skipped: Counter[str] = Counter()
     if styles is not None:
@@ -94,10 +94,10 @@ def read_odp(data: bytes) -> tuple[Block, ...]:
         blocks.append(Block("heading", title, number, number, level=1))
         for frame in frames:
             if frame not in titles and get_attribute(frame, "class") not in _FURNITURE:
-                blocks += reader.content([frame])
+                blocks += reader.read_content([frame])
         for notes in (element for element in page if get_local_name(element) == "notes"):
             note_frames = [frame for frame in notes if get_attribute(frame, "class") == "notes"]
-            if below := tuple(reader.content(note_frames)):
+            if below := tuple(reader.read_content(note_frames)):
                 blocks += (Block("heading", "Notes", number, number, level=2), *below)
     return _add_metadata(archive, tuple(blocks))
 
@@ -159,7 +159,7 @@ def _read_margins(
         for margin in page:
             if get_local_name(margin) not in _MARGINS:
                 continue
-            for block in reader.content(margin):
+            for block in reader.read_content(margin):
                 text = " ".join(block.text.split())
                 if text in known or text.strip("-/ ").isdecimal():
                     skipped["page headers and footers that repeat"] += 1
@@ -190,7 +190,7 @@ class _Reader:
         self._lists: list[OpenList] = []  # the open lists, outermost first
         self._item: Element | None = None  # a list item whose text has not been read
 
-    def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
+    def read_content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
         """Read all text in reading order. `depth` is the nesting depth of the current list, from 0;
         -1 outside lists."""
         for child in parent:
@@ -206,14 +206,14 @@ class _Reader:
             elif name == "list":
                 around = self._lists[-1] if self._lists else None
                 self._lists.append(self._list_numbers.open(child, around))
-                yield from self.content(child, depth + 1)
+                yield from self.read_content(child, depth + 1)
                 self._lists.pop()
             elif name == "list-item":
                 self._item = child
-                yield from self.content(child, depth)
+                yield from self.read_content(child, depth)
                 self._item = None
             elif name not in _LEFT_OUT and name != "annotation":
-                yield from self.content(child, depth)
+                yield from self.read_content(child, depth)
 
     def _read_picture(self, description: Element) -> Iterator[Block]:
         yield from self._read_figure(clean_description(description.text or ""))
@@ -324,11 +324,11 @@ class _Reader:
         tables."""
         name = get_local_name(element)
         if name == "text-box":
-            yield from self.content(element)
+            yield from self.read_content(element)
         elif name == "title":
             yield from self._read_picture(element)
         elif name in ("desc", "table", "object"):
-            yield from self.content([element])
+            yield from self.read_content([element])
         else:
             author = find_child(element, "creator") if name == "annotation" else None
             paragraphs = [
@@ -365,7 +365,7 @@ class _Reader:
     def _read_table(self, element: Element) -> Iterator[Block]:
         cells = [cell for row, _ in list_table_rows(element, False) for cell in row]
         if len(cells) == 1 and get_local_name(cells[0]) == "table-cell":  # only a frame around text
-            yield from self.content(cells[0])
+            yield from self.read_content(cells[0])
             return
         leads = tuple(filter(None, (self._leads.introduction,)))
         self._leads.end()

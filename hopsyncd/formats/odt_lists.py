@@ -6,7 +6,7 @@ from itertools import chain
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import get_attribute, get_local_name
-from hopsyncd.formats.list_numbers import number_text, parse_number
+from hopsyncd.formats.list_numbers import format_number, parse_number
 
 _MAX_AFFIX_CHARACTERS = 20
 _DEPTHS = 10  # the maximum list depth in OpenDocument
@@ -77,7 +77,7 @@ class ListNumbers:
         numbers = []
         for above in range(max(0, depth + 1 - level.shown), depth + 1):
             style = (self._find_level(around.style, above) or level).style
-            numbers.append(number_text(counts[above], style))
+            numbers.append(format_number(counts[above], style))
         return f"{level.prefix}{'.'.join(numbers)}{level.suffix}".strip()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import get_local_name
-from hopsyncd.formats.blocks import Block, Links, WrittenLink, join_lines, link_to_address
+from hopsyncd.formats.blocks import Block, Links, WrittenLink, join_lines, make_address_link
 from hopsyncd.formats.fields import lead_in_of, lead_of
 from hopsyncd.formats.inline import write_subscript, write_superscript
 
@@ -105,7 +105,7 @@ class Line:
         offset = len(whole) - len(whole.lstrip())
         links: list[tuple[int, WrittenLink]] = []
         for start, target, end in sorted(self._links):
-            if link := link_to_address(target, whole[start:end]):
+            if link := make_address_link(target, whole[start:end]):
                 links.append((min(max(start - offset, 0), len(text)), link))
         return text, tuple(links)
 

@@ -14,7 +14,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.mail import Extract, guess_type, make_depth_error, read_message
 from hopsyncd.formats.media_types import CALENDAR, MAIL
@@ -71,10 +71,10 @@ def read_outlook(data: bytes, extract: Extract) -> tuple[Block, ...]:
     if not data.startswith(_MAGIC):
         raise _make_error("the compound file header is missing")
     try:
-        with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+        with import_library("olefile").OleFileIO(io.BytesIO(data)) as file:
             if _is_cut_off(file, len(data)):
                 raise _make_error("the file is truncated")
-            root = library("oxmsg.storage").Storage.from_ole(file)
+            root = import_library("oxmsg.storage").Storage.from_ole(file)
     except RecursionError as error:
         raise make_depth_error() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
@@ -113,13 +113,13 @@ class _Properties:
 
     def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
         self._streams: dict[str, bytes] = {stream.name: stream.bytes_ for stream in storage.streams}
-        self._fixed = library("oxmsg.properties").Properties(storage, header_bytes)
+        self._fixed = import_library("oxmsg.properties").Properties(storage, header_bytes)
         self.codec = codec or self.find_codec(_MESSAGE_CODEPAGE) or self._find_language_codec()
 
     def _find_language_codec(self) -> str:
         """Return the codec that Windows uses for the language of the message, by default
         Windows-1252."""
-        locale = self.number(_LOCALE) or 0
+        locale = self.get_number(_LOCALE) or 0
         if locale in _TRADITIONAL_CHINESE:
             return "cp950"
         return _CODECS.get(locale & _LANGUAGE_BITS, "cp1252")
@@ -127,12 +127,12 @@ class _Properties:
     def find_codec(self, number: int) -> str:
         """Return the codec for a property that contains a code page, or "" if the code page is
         missing or unknown."""
-        page = self.number(number)
+        page = self.get_number(number)
         with suppress(Exception):  # unknown code pages raise errors of the library
-            return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
+            return str(import_library("oxmsg.domain.encodings").encoding_from_codepage(page))
         return ""
 
-    def text(self, *numbers: int) -> str:
+    def get_text(self, *numbers: int) -> str:
         """Return the first non-empty text among the properties with these numbers."""
         for number in numbers:
             wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
@@ -143,10 +143,10 @@ class _Properties:
                 return text.replace("\0", "").replace("\r\n", "\n")
         return ""
 
-    def line(self, *numbers: int) -> str:
+    def get_line(self, *numbers: int) -> str:
         """Return the first non-empty text among these properties in one line, without the
         two-character marker before a subject."""
-        text = self.text(*numbers)
+        text = self.get_text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 
     def read_narrow(self, number: int) -> bytes:
@@ -154,14 +154,14 @@ class _Properties:
         none."""
         return self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
 
-    def data(self, number: int) -> bytes:
+    def get_data(self, number: int) -> bytes:
         return self._streams.get(f"__substg1.0_{number:04X}{_BINARY_TYPE:04X}", b"")
 
-    def number(self, number: int) -> int | None:
+    def get_number(self, number: int) -> int | None:
         value = self._read_value(self._fixed.int_prop_value, number)
         return value if isinstance(value, int) else None
 
-    def date(self, number: int) -> datetime | None:
+    def get_date(self, number: int) -> datetime | None:
         value = self._read_value(self._fixed.date_prop_value, number)
         return value if isinstance(value, datetime) else None
 
@@ -180,7 +180,7 @@ def _build_message(storage: Any, header_bytes: int, names: Mapping[int, int]) ->
     parts: list[Message] = [*_read_bodies(properties)]
     parts += _read_attachments(storage, properties.codec, names)
     event = format_event(
-        properties.line(_SUBJECT), properties.line(_MESSAGE_CLASS), properties, names
+        properties.get_line(_SUBJECT), properties.get_line(_MESSAGE_CLASS), properties, names
     )
     if event:
         parts.append(_make_part(CALENDAR, event, charset="utf-8"))
@@ -190,21 +190,21 @@ def _build_message(storage: Any, header_bytes: int, names: Mapping[int, int]) ->
 
 def _build_head(storage: Any, properties: _Properties) -> Message:
     """Build the header fields from the received headers, or else from Outlook's properties."""
-    fields = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
+    fields = HeaderParser().parsestr(properties.get_text(_HEADERS).lstrip())
     people = _read_recipients(storage, properties.codec)
-    sent = properties.date(_SENT) or properties.date(_DELIVERED)
+    sent = properties.get_date(_SENT) or properties.get_date(_DELIVERED)
     sender = _format_address(
-        properties.line(_SENDER_NAME, _SENT_FOR_NAME), properties.line(*_SENDER_ADDRESSES)
+        properties.get_line(_SENDER_NAME, _SENT_FOR_NAME), properties.get_line(*_SENDER_ADDRESSES)
     )
     stored = {
         "From": sender,
         "To": ", ".join(people[_TO]),
         "Cc": ", ".join(people[_CC]),
         "Date": format_datetime(sent) if sent else "",
-        **{name: properties.line(number) for name, number in _IDS.items()},
+        **{name: properties.get_line(number) for name, number in _IDS.items()},
     }
     head = Message()
-    head["Subject"] = properties.line(_SUBJECT) or str(fields["Subject"] or "")
+    head["Subject"] = properties.get_line(_SUBJECT) or str(fields["Subject"] or "")
     for name, value in stored.items():
         text = " ".join(str(fields[name] or value).split())
         if text:
@@ -216,8 +216,10 @@ def _read_recipients(storage: Any, codec: str) -> dict[int, list[str]]:
     people: dict[int, list[str]] = {_TO: [], _CC: []}
     for recipient in storage.iter_recipient_storages():
         properties = _Properties(recipient, _PART_HEADER_BYTES, codec)
-        kind = (properties.number(_RECIPIENT_TYPE) or _TO) & 0xF
-        address = _format_address(properties.line(_DISPLAY_NAME), properties.line(*_ADDRESSES))
+        kind = (properties.get_number(_RECIPIENT_TYPE) or _TO) & 0xF
+        address = _format_address(
+            properties.get_line(_DISPLAY_NAME), properties.get_line(*_ADDRESSES)
+        )
         if kind in people and address:
             people[kind].append(address)
     return people
@@ -234,12 +236,12 @@ def _read_bodies(properties: _Properties) -> Iterator[Message]:
     """Yield the text of a message: plain text, HTML, or both. RTF becomes plain text if the message
     has neither."""
     codec = properties.find_codec(_INTERNET_CODEPAGE)
-    html, html_codec = properties.data(_HTML) or properties.read_narrow(_HTML), codec
-    if not html and properties.text(_HTML):
-        html, html_codec = properties.text(_HTML).encode("utf-8", "replace"), "utf-8"
-    plain = properties.text(_BODY)
+    html, html_codec = properties.get_data(_HTML) or properties.read_narrow(_HTML), codec
+    if not html and properties.get_text(_HTML):
+        html, html_codec = properties.get_text(_HTML).encode("utf-8", "replace"), "utf-8"
+    plain = properties.get_text(_BODY)
     if not plain.strip() and not html.strip():
-        rtf = decompress_rtf(properties.data(_RTF))
+        rtf = decompress_rtf(properties.get_data(_RTF))
         if rtf.lstrip().startswith(b"{\\rtf"):
             plain = "\n\n".join(block.text for block in read_rtf(rtf))
     bodies: list[Message] = []
@@ -266,8 +268,8 @@ def _read_attachments(storage: Any, codec: str, names: Mapping[int, int]) -> Ite
             yield part
             continue
         properties = _Properties(attachment, _PART_HEADER_BYTES, codec)
-        name, data = properties.line(*_FILE_NAMES), properties.data(_FILE_DATA)
-        kind = properties.line(_FILE_TYPE).lower()
+        name, data = properties.get_line(*_FILE_NAMES), properties.get_data(_FILE_DATA)
+        kind = properties.get_line(_FILE_TYPE).lower()
         if kind.startswith("multipart/"):  # a signed message is stored as received
             yield BytesParser().parsebytes(data)
         elif data:

@@ -17,9 +17,9 @@ _NEVER_YEAR = 4501  # the year of the date that stands for no date
 
 
 class Properties(Protocol):
-    def line(self, *numbers: int) -> str: ...
+    def get_line(self, *numbers: int) -> str: ...
 
-    def date(self, number: int) -> datetime | None: ...
+    def get_date(self, number: int) -> datetime | None: ...
 
 
 def read_named_properties(root: Any) -> dict[int, int]:
@@ -51,12 +51,12 @@ def format_event(
     else:
         return None
     known = {field: numbers[number] for field, number in dates.items() if number in numbers}
-    days = {field: properties.date(number) for field, number in known.items()}
+    days = {field: properties.get_date(number) for field, number in known.items()}
     found = [
         f"{field}:{day.strftime(form)}" for field, day in days.items()
         if day is not None and day.year < _NEVER_YEAR
     ]  # fmt: skip
-    if _LOCATION in numbers and (place := properties.line(numbers[_LOCATION])):
+    if _LOCATION in numbers and (place := properties.get_line(numbers[_LOCATION])):
         found.append(f"LOCATION:{_escape(place)}")
     lines = ["BEGIN:VCALENDAR", f"BEGIN:{name}", f"SUMMARY:{_escape(title)}", *found]
     text = "\r\n".join([*lines, f"END:{name}", "END:VCALENDAR", ""])

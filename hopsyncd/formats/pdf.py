@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 from hopsyncd.formats.blocks import Block, make_skipped_block
 from hopsyncd.formats.images import encode_gray_png, make_no_text_error
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, read_drawing, read_drawn_notes
@@ -82,7 +82,7 @@ def render_page(data: bytes, number: int) -> Block:
 def open_pdf(data: bytes) -> Any:
     """Open a PDF with pypdfium2. Raises DocumentUnreadable if the file is not a PDF or needs a
     password."""
-    pypdfium2 = library("pypdfium2")
+    pypdfium2 = import_library("pypdfium2")
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # warns about irrelevant parts
     try:
@@ -109,7 +109,7 @@ def load_forms(document: Any, raw: Any) -> None:
 
 
 def _read(data: bytes) -> _Document:
-    raw = library("pypdfium2").raw
+    raw = import_library("pypdfium2").raw
     read = _Document()
     with open_pdf(repair_unicode_maps(data)) as document:
         load_forms(document, raw)

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import dropwhile, pairwise, takewhile
 from statistics import median
 
-from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_to_address
+from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, make_address_link
 from hopsyncd.formats.pdf_layout import Item, Line
 from hopsyncd.formats.pdf_metadata import Bookmark
 from hopsyncd.formats.pdf_spans import Box
@@ -147,7 +147,7 @@ class Headings:
         """Count the words of the document, which show whether a hyphen belongs to a word."""
         return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
 
-    def level(self, line: Line, page: int) -> int:
+    def find_level(self, line: Line, page: int) -> int:
         """Return the level of a heading, or 0 for other lines."""
         if self._marked and (marked := self._marked.get((page, _make_key(line.text)))):
             return marked
@@ -208,7 +208,7 @@ def read_page(page: Page, headings: Headings) -> Iterator[Block]:
     for item in page.items:
         if id(item) in headings.running:
             continue
-        level = headings.level(item, number) if isinstance(item, Line) else 0
+        level = headings.find_level(item, number) if isinstance(item, Line) else 0
         if pending and _begins_block(pending, item, held_level, level, pitch):
             yield _make_block(page, pending, held_level, headings)
             pending = []
@@ -300,7 +300,7 @@ def _find_links(page: Page, lines: Sequence[Line], text: str) -> Links:
         for line in lines:
             if line.bottom <= middle <= line.top and box[0] < line.right and line.left < box[2]:
                 offset = text.find(line.text)
-                link = link_to_address(target, line.text[:200])
+                link = make_address_link(target, line.text[:200])
                 if link and offset >= 0:
                     found.append((offset, link))
                 break

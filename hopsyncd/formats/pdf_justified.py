@@ -66,11 +66,11 @@ def _count_run(row: Sequence[Span]) -> int:
     """
     if len(row) < 2:
         return 1
-    spaces = _spaces_in(row[0])
+    spaces = _measure_spaces(row[0])
     count, narrowest, widest = len(spaces), min(spaces, default=math.inf), max(spaces, default=0.0)
     end = 1
     for before, span in pairwise(row):
-        between, more = span.left - before.right, _spaces_in(span)
+        between, more = span.left - before.right, _measure_spaces(span)
         mark = _MARK_AT_END.search(before.text)
         if mark is None:
             more.append(between)
@@ -92,7 +92,7 @@ def _count_run(row: Sequence[Span]) -> int:
     return end if is_justified else 1
 
 
-def _spaces_in(span: Span) -> list[float]:
+def _measure_spaces(span: Span) -> list[float]:
     """Return the widths of the spaces in a span, except those after punctuation."""
     return [
         begin - end

@@ -65,7 +65,7 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
         spans = join_justified(spans)
     items = list(_order_columns(spans, number, _MAX_COLUMN_DEPTH))
     for table in tables:
-        items.insert(_place_of(table, items), table)
+        items.insert(_find_place(table, items), table)
     if is_mirrored:
         _mirror(item for item in items if isinstance(item, Line))
     if turned:
@@ -94,7 +94,7 @@ def _mirror(parts: Iterable[Span | Line]) -> None:
         part.left, part.right = -part.right, -part.left
 
 
-def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
+def _find_place(table: PlacedTable, items: Sequence[Item]) -> int:
     """Return the index at which to insert a ruled table: before the first item below it in its
     column.
 

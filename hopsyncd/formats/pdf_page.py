@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.images import encode_color_png
 from hopsyncd.formats.pdf import load_forms, open_pdf
@@ -31,7 +31,7 @@ def preview_page(data: bytes, number: int, wanted: str) -> Block:
     text: left, top, right and bottom in pixels. Pages are counted from 1. Raises DocumentUnreadable
     if there is no such page.
     """
-    raw = library("pypdfium2").raw
+    raw = import_library("pypdfium2").raw
     with open_pdf(repair_unicode_maps(data)) as document:
         pages = len(document)
         if not 1 <= number <= pages:

@@ -283,8 +283,8 @@ def _align_rows(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     for row in rows:
         if placed and len(row) == 1:
             above = _find_noted_cell(row[0], placed[-1], columns)
-            above = above or _unfinished_cell(row[0], placed[-1], columns)
-            if above := above or _wrapped_cell(row[0], placed[-1], columns, pitch):
+            above = above or _find_unfinished_cell(row[0], placed[-1], columns)
+            if above := above or _find_wrapped_cell(row[0], placed[-1], columns, pitch):
                 above.spans.append(row[0])
                 continue
         cells: list[Cell] = []
@@ -310,7 +310,7 @@ def _find_noted_cell(
     return next((cell for cell in row if cell.column == noted and noted), None)
 
 
-def _unfinished_cell(
+def _find_unfinished_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
     """Return the cell of `row` that ends with a comma and continues in `span` below it, or None.
@@ -322,7 +322,7 @@ def _unfinished_cell(
     return None
 
 
-def _wrapped_cell(
+def _find_wrapped_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
 ) -> Cell | None:
     """Return the cell of `row` that continues in `span` below it, or None. The distance must be

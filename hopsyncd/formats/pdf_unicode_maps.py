@@ -35,7 +35,7 @@ def repair_unicode_maps(data: bytes) -> bytes:
         stream = data[start:position].rstrip(b"\r\n")
         text = _inflate(stream, _MOST_MAP_BYTES)
         blocks = list(_BLOCK.finditer(text))
-        added = sum(_count_added_bytes(item) for block in blocks for item in _ranges(block))
+        added = sum(_count_added_bytes(item) for block in blocks for item in _find_ranges(block))
         if len(text) >= _MOST_MAP_BYTES or not 0 < added <= _MOST_ADDED_BYTES:
             continue
         # Only the blocks are kept, which makes room for the added ranges.
@@ -55,7 +55,7 @@ def _inflate(stream: bytes, most_bytes: int) -> bytes:
         return stream
 
 
-def _ranges(block: re.Match[bytes]) -> list[re.Match[bytes]]:
+def _find_ranges(block: re.Match[bytes]) -> list[re.Match[bytes]]:
     return list(_RANGE.finditer(block[2])) if block[1] == b"bfrange" else []
 
 
@@ -69,7 +69,7 @@ def _count_added_bytes(item: re.Match[bytes]) -> int:
 def _split(block: re.Match[bytes]) -> Iterator[bytes]:
     if block[1] != b"bfrange":
         yield block.group()
-    ranges = [part for item in _ranges(block) for part in _split_range(item)]
+    ranges = [part for item in _find_ranges(block) for part in _split_range(item)]
     for index in range(0, len(ranges), _MOST_RANGES):
         some = ranges[index : index + _MOST_RANGES]
         yield b"%d beginbfrange\n%b\nendbfrange" % (len(some), b"\n".join(some))

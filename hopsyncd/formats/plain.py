@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
+from hopsyncd.formats.blocks import Block, Kind, WrittenLink, make_name_link
 from hopsyncd.formats.chats import read_clippings, read_whatsapp
 from hopsyncd.formats.fields import are_fields, lead_in_of, lead_of, read_head
 from hopsyncd.formats.text_layout import (
@@ -92,7 +92,7 @@ def read_plain(text: str) -> tuple[Block, ...]:
         return exported
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
-    blocks = [_add_links(block) for block in _Reader(text.split("\n")).blocks()]
+    blocks = [_add_links(block) for block in _Reader(text.split("\n")).read_blocks()]
     title = next(
         (index for index, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0
     )
@@ -106,7 +106,7 @@ def _add_links(block: Block) -> Block:
     found: dict[str, tuple[int, WrittenLink]] = {}
     for named in _REFERENCE.finditer(block.text):
         name = named["page"] or f"{named['series']} {int(named['number'])}"
-        if name not in found and (link := link_to_name(name, named[0])):
+        if name not in found and (link := make_name_link(name, named[0])):
             found[name] = (named.start(), link)
     return replace(block, links=tuple(found.values())) if found else block
 
@@ -127,7 +127,7 @@ class _Reader:
         self._underlines: list[str] = []
         self._leads: list[tuple[float, str]] = []
 
-    def blocks(self) -> Iterator[Block]:
+    def read_blocks(self) -> Iterator[Block]:
         return join_over_pages(self._read_blocks(), self._breaks)
 
     def _read_blocks(self) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from hopsyncd.formats.archive import (
 from hopsyncd.formats.blocks import Block, Links, join_lines, make_skipped_block
 from hopsyncd.formats.charts import read_chart
 from hopsyncd.formats.header_rows import count_header_rows
-from hopsyncd.formats.list_numbers import add_label, number_text, parse_number
+from hopsyncd.formats.list_numbers import add_label, format_number, parse_number
 from hopsyncd.formats.office_math import format_math
 from hopsyncd.formats.office_text import (
     Line,
@@ -49,7 +49,7 @@ def read_pptx(data: bytes) -> tuple[Block, ...]:
     for number, relation in enumerate(filter(None, relations), 1):
         _, name = targets[relation]
         slide = _Slide(archive, name, number)
-        blocks += slide.blocks(authors)
+        blocks += slide.read_blocks(authors)
         deletions += slide.deletions
     if deletions:
         blocks.append(make_skipped_block({"deletions": deletions}))
@@ -78,7 +78,7 @@ class _Slide:
         self._leads = ListLeads()
         self.deletions = 0
 
-    def blocks(self, authors: dict[str, str]) -> Iterator[Block]:
+    def read_blocks(self, authors: dict[str, str]) -> Iterator[Block]:
         slide = parse_member(self._archive, self._name)
         # A slide without a title must not be nested in the previous slide.
         titles = [self._read_whole_text(shape) for shape in slide.iter() if _is_title(shape)]
@@ -195,7 +195,7 @@ class _Slide:
             if number is not None:
                 begin = parse_number(get_attribute(number, "startAt"), 1)
                 numbers[level] = numbers.get(level, begin - 1) + 1
-                label = _label(numbers[level], get_attribute(number, "type"))
+                label = _format_number(numbers[level], get_attribute(number, "type"))
                 text, links = add_label(label, text, links)
                 is_item = True
             else:
@@ -217,9 +217,9 @@ class _Slide:
                     self.deletions += 1
                     continue
                 text = "".join(t.text or "" for t in part if get_local_name(t) == "t")
-                start = line.begin() if _link_of(properties) else 0
+                start = line.begin() if _get_link(properties) else 0
                 line.add(text, _mark(properties))
-                if target := self._links.get(_link_of(properties)):
+                if target := self._links.get(_get_link(properties)):
                     line.mark_link(target, start)
             elif name == "br":
                 line.add("\n")
@@ -286,10 +286,10 @@ def _list_paragraphs(shape: Element) -> Iterator[Element]:
             yield paragraph
 
 
-def _label(number: int, kind: str) -> str:
+def _format_number(number: int, kind: str) -> str:
     """Format the number of an item. `kind` is a name such as "alphaLcParenR"."""
     style = next((sign for start, sign in _NUMBER_STYLES.items() if kind.startswith(start)), "1")
-    text = number_text(number, style)
+    text = format_number(number, style)
     if kind.endswith("ParenBoth"):
         return f"({text})"
     return f"{text})" if kind.endswith("ParenR") else f"{text}."
@@ -309,7 +309,7 @@ def _mark(properties: Element | None) -> str:
     return "_" if offset.startswith("-") else "^"
 
 
-def _link_of(properties: Element | None) -> str:
+def _get_link(properties: Element | None) -> str:
     link = None if properties is None else find_child(properties, "hlinkClick")
     return "" if link is None else get_attribute(link, "id")
 

@@ -17,7 +17,7 @@ from hopsyncd.formats.blocks import (
     Kind,
     Links,
     WrittenLink,
-    link_to_address,
+    make_address_link,
     make_skipped_block,
     with_title,
 )
@@ -369,7 +369,7 @@ class _Reader:
         for child in node.children:
             if isinstance(child, nodes.reference):
                 address = child.get("refuri") or self._addresses.get(child.get("refname", ""), "")
-                yield "", link_to_address(address, child.astext()) if address else None
+                yield "", make_address_link(address, child.astext()) if address else None
                 yield from self._list_inline_parts(child, depth)
             elif isinstance(child, nodes.substitution_reference):
                 substitution = self._substitutions.get(child.get("refname", ""))

@@ -14,7 +14,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive, directives, roles, states
 from docutils.utils import punctuation_chars
 
-from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
+from hopsyncd.formats.blocks import WrittenLink, make_address_link, make_name_link
 
 
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
@@ -121,7 +121,7 @@ class _Contents(_Skipped):
         links = []
         for line in self.content:
             shown, target = _split_title(line.strip(), "")
-            links.append(link_to_address(target, shown) if target else None)
+            links.append(make_address_link(target, shown) if target else None)
         node = contents(links=tuple(filter(None, links)))
         node.line = self.lineno
         return [node]
@@ -203,12 +203,12 @@ def _show_role(
     link: WrittenLink | None = None
     if role in _DOCUMENTS:
         number = target.partition("#")[0]
-        link = link_to_name(f"{_DOCUMENTS[role]} {number}", shown)
+        link = make_name_link(f"{_DOCUMENTS[role]} {number}", shown)
         shown = shown if shown != target else f"{_DOCUMENTS[role]} {shown}"
     elif role in ("doc", "download"):
-        link = link_to_address(target, shown)
+        link = make_address_link(target, shown)
     elif role in ("ref", "term", "numref"):
-        link = link_to_name(target, shown)
+        link = make_name_link(target, shown)
     else:
         shown = shown.lstrip("~!")
     return [linked(rawtext, shown, link=link)], []

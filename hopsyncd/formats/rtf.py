@@ -76,7 +76,7 @@ def read_rtf(data: bytes) -> tuple[Block, ...]:
             "the file has the extension of RTF, but its content is not RTF",
             "Give the file the extension of its real type, or add it to `ignore`",
         )
-    return _Reader().blocks(data)
+    return _Reader().read_blocks(data)
 
 
 class _Reader:
@@ -84,7 +84,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.number = 0
-        self._main = Story(self._next)
+        self._main = Story(self._take_next)
         self._state = _State(self._main)
         self._stack: list[_State] = []
         self._too_deep = 0
@@ -101,7 +101,7 @@ class _Reader:
         self._margins: list[Block] = []
         self._about: list[Element] = []
 
-    def blocks(self, data: bytes) -> tuple[Block, ...]:
+    def read_blocks(self, data: bytes) -> tuple[Block, ...]:
         for kind, value, number in split_into_tokens(data):
             self._take(kind, value, number)
         self._flush()
@@ -121,7 +121,7 @@ class _Reader:
         blocks = with_metadata(blocks, titles, properties)
         return (*blocks, make_skipped_block(skipped)) if skipped.total() else blocks
 
-    def _next(self) -> int:
+    def _take_next(self) -> int:
         self.number += 1
         return self.number
 
@@ -331,9 +331,9 @@ class _Reader:
             state.is_hidden = False
         elif state.is_deleted or state.is_hidden:
             state.kind = b"skip"
-            state.story = Story(self._next)
+            state.story = Story(self._take_next)
         else:
-            state.story, state.sink = Story(self._next), None
+            state.story, state.sink = Story(self._take_next), None
             state.is_in_table, state.nesting, state.depth, state.address = False, 1, -1, None
             state.style, state.outline, state.mark = 0, -1, ""
 
@@ -341,7 +341,7 @@ class _Reader:
         """Handle control words for paragraphs and tables."""
         state = self._state
         story = state.story
-        grid = story.grid(state.nesting) if word in _TABLE_WORDS else None
+        grid = story.get_grid(state.nesting) if word in _TABLE_WORDS else None
         if word in (b"par", b"sect", b"page"):
             if state.is_in_table or story.is_in_row:
                 story.line.add("\n")
@@ -426,7 +426,7 @@ class _Reader:
     def lower_text(self, number: int | None) -> None:
         self._state.mark = "" if number == 0 else "_"
 
-    def level_text(self, _: int | None) -> None:
+    def clear_mark(self, _: int | None) -> None:
         self._state.mark = ""
 
     def set_style(self, number: int | None) -> None:
@@ -457,7 +457,7 @@ _ACTIONS: dict[bytes, Callable[[_Reader, int | None], None]] = {
     b"strike": _Reader.set_deleted, b"striked": _Reader.set_deleted, b"b": _Reader.set_bold,
     b"super": _Reader.raise_text, b"up": _Reader.raise_text, b"msup": _Reader.raise_text,
     b"sub": _Reader.lower_text, b"dn": _Reader.lower_text, b"msub": _Reader.lower_text,
-    b"nosupersub": _Reader.level_text, b"s": _Reader.set_style,
+    b"nosupersub": _Reader.clear_mark, b"s": _Reader.set_style,
     b"outlinelevel": _Reader.set_outline, b"intbl": _Reader.set_in_table,
     b"itap": _Reader.set_nesting, b"ilvl": _Reader.set_depth,
 }  # fmt: skip

@@ -77,7 +77,7 @@ class Grid:
             self.rows.append(_Row(self.cells, places, self.is_header, line, is_bold))
         self.cells, self.bold, self.is_open = [], [], False
 
-    def blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
+    def list_blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
         """Yield the rows, each followed by its notes."""
         builder = TableBuilder()
         placed = _place_cells(self.rows)
@@ -167,7 +167,7 @@ class Story:
         self._grids: list[Grid] = []
         self._beside: list[Block] = []
 
-    def grid(self, depth: int) -> Grid:
+    def get_grid(self, depth: int) -> Grid:
         """Return the open table at a nesting depth. The outermost table has depth 1. Missing tables
         are created."""
         while len(self._grids) < depth:
@@ -211,13 +211,13 @@ class Story:
     def end_cell(self, depth: int) -> None:
         """End the current line as a cell of the table at the nesting depth `depth`, from 1."""
         text, links = self._take_text()
-        grid = self.grid(depth)
+        grid = self.get_grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
         for table in inner:
             if table.cells:
                 table.end_row(self._next_line())
             if table.rows:
-                self._beside += table.blocks((text.split("\n")[0],) if text else ())
+                self._beside += table.list_blocks((text.split("\n")[0],) if text else ())
         grid.cells.append((text, links))
         grid.bold.append(self.is_bold if text else None)
         self.is_bold = None
@@ -227,7 +227,7 @@ class Story:
     def end_row(self, depth: int) -> None:
         """End a row of the table at the nesting depth `depth`. The row consists of the cells since
         the previous row."""
-        grid = self.grid(depth)
+        grid = self.get_grid(depth)
         line = self._next_line()
         grid.end_row(line)
         if self._beside and depth == 1:
@@ -276,7 +276,7 @@ class Story:
                 continue
             leads = tuple(filter(None, (self._leads.introduction,)))
             self._leads.end()
-            self.blocks += grid.blocks(leads)
+            self.blocks += grid.list_blocks(leads)
 
     def _place_beside(self) -> None:
         if self._beside:

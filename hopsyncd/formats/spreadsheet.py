@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 from hopsyncd.formats.archive import (
     get_attribute,
     get_local_name,
@@ -83,8 +83,8 @@ def read_xlsx(data: bytes) -> tuple[Block, ...]:
 
 def _read_formatted(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
     """Read a workbook with its number formats, comments, drawings and marked headers."""
-    openpyxl = library("openpyxl")
-    library("openpyxl.worksheet._read_only").WorkSheetParser = _make_lenient_parser()
+    openpyxl = import_library("openpyxl")
+    import_library("openpyxl.worksheet._read_only").WorkSheetParser = _make_lenient_parser()
     blocks: list[Block] = []
     without_value = 0
     with warnings.catch_warnings():
@@ -117,7 +117,7 @@ def _make_lenient_parser() -> Any:
     Otherwise a date such as 2020-02-30, or merged cells such as E:E, make openpyxl reject the whole
     workbook.
     """
-    reader: Any = library("openpyxl.worksheet._reader")
+    reader: Any = import_library("openpyxl.worksheet._reader")
     parser: Any = reader.WorkSheetParser
     unread = {getattr(reader, f"{name}_TAG") for name in _UNREAD_PARTS}
 
@@ -145,7 +145,7 @@ def _make_lenient_parser() -> Any:
 
 def read_xls(data: bytes) -> tuple[Block, ...]:
     """Read a workbook with calamine: .xls, and .xlsx files that openpyxl cannot read."""
-    calamine = library("python_calamine")
+    calamine = import_library("python_calamine")
     styles = read_styles(data)
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))

@@ -78,7 +78,7 @@ def make_table_blocks(
     width = table.width
     begins = _find_columns_with_own_cells(data, width)
     notes = _note_rows(data, width)
-    empty = _empty_columns(labels, headers, data, notes)
+    empty = _find_empty_columns(labels, headers, data, notes)
     yield from _make_header_blocks(headers, labels, empty, leads)
     groups = _group_rows(data[: notes.start], width) if headers else frozenset[int]()
     group: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def make_table_blocks(
         if headers and _is_new_header(row, data[index + 1 : index + 2]):
             labels = _shorten_labels(label_columns([row], column), data[index + 1 :])
             links += _list_links([row])
-            empty = _empty_columns(labels, headers, data, notes, index + 1)
+            empty = _find_empty_columns(labels, headers, data, notes, index + 1)
             yield from _make_header_blocks([row], labels, empty, leads)
             continue
         is_group = _is_group(row)
@@ -194,7 +194,7 @@ def _find_columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
     return begins
 
 
-def _empty_columns(
+def _find_empty_columns(
     labels: Sequence[str],
     headers: Sequence[Row],
     rows: Sequence[Row],

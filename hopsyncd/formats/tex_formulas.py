@@ -27,7 +27,7 @@ def format_formula(tex: str) -> str:
     '(a+b)/2 ≤ √(x^2)'
     """
     source = Source.tokenize(tex)
-    return InlineReader(source).formula(0, len(source.tokens))
+    return InlineReader(source).format_formula(0, len(source.tokens))
 
 
 def is_formula(tex: str) -> bool:

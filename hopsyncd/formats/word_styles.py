@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import Children, find_child, get_attribute, get_local_name
-from hopsyncd.formats.list_numbers import number_text, parse_number
+from hopsyncd.formats.list_numbers import format_number, parse_number
 
 TITLE = -1  # the level of the document's title, above all headings
 # Word writes the names in English; other programs write them in the user's language.
@@ -67,7 +67,7 @@ def _resolve_style(name: str, found: Children) -> Style:
         level = level or _find_level(named, style)
         is_caption = is_caption or named in ("caption", "table caption", "image caption")
         mark = mark or find_script_mark(find_child(style, "rPr"))
-        own_number, own_depth = number_of(style)
+        own_number, own_depth = read_number(style)
         number = number or own_number
         depth = own_depth if depth is None else depth
         name = _read_value(style, "basedOn")
@@ -99,7 +99,7 @@ def find_script_mark(properties: Element | None) -> str:
     return "" if not found else "_" if found[1] else "^"
 
 
-def number_of(element: Element) -> tuple[str, int | None]:
+def read_number(element: Element) -> tuple[str, int | None]:
     """Return the list id of a paragraph or style ("" outside lists), and its level in that list, or
     None if the element states no level."""
     found = find_child(element, "pPr", "numPr")
@@ -202,7 +202,9 @@ class Numbering:
         def write_number(place: re.Match[str]) -> str:
             index = int(place[1]) - 1
             kind = "decimal" if level.is_legal else levels.get(index, _Level()).kind
-            return number_text(counts[index] or 0, _STYLES.get(kind, "1")) if index <= depth else ""
+            return (
+                format_number(counts[index] or 0, _STYLES.get(kind, "1")) if index <= depth else ""
+            )
 
         return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 

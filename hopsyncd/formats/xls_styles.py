@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from hopsyncd.formats import library
+from hopsyncd.formats import import_library
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS = ("Workbook", "Book")
@@ -76,7 +76,7 @@ def is_encrypted(data: bytes) -> bool:
 
 def _read_stream(data: bytes) -> bytes:
     """Return the records of the workbook in a compound file."""
-    with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+    with import_library("olefile").OleFileIO(io.BytesIO(data)) as file:
         name = next((name for name in _STREAMS if file.exists(name)), "")
         return file.openstream(name).read() if name else b""
 
@@ -133,7 +133,7 @@ def _decode_text(data: bytes, length_bytes: int, *, is_biff8: bool) -> str:
 
 def _list_styles(book: _Book) -> Mapping[int, Style]:
     """Return each style that differs from the default, by its number."""
-    known = library("openpyxl.styles.numbers").BUILTIN_FORMATS
+    known = import_library("openpyxl.styles.numbers").BUILTIN_FORMATS
     styles = {
         number: Style(
             book.formats.get(number_format) or known.get(number_format, "General"),

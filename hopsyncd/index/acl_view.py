@@ -194,13 +194,13 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     question_similarity[changed_questions], is_rematched[changed_questions] = UNMATCHED, False
     looked_at = unite(questions, _list_whole_graph_changes(view, base))
     looked_at = looked_at[take_flags(after, index.outgoing.passage_row[looked_at])]
-    unchanged = base.of_questions(np.setdiff1d(looked_at, questions, assume_unique=True))
+    unchanged = base.find_matches_of(np.setdiff1d(looked_at, questions, assume_unique=True))
     matches = merge_matches(found, unchanged)
     question_similarity[looked_at] = UNMATCHED
     question_similarity[matches.source_question] = matches.similarity
     is_rematched[looked_at] = False
     old_matches = old_matches.take(is_rematched[old_matches.source_question])
-    is_same = _is_among(matches, view.of_questions(looked_at))
+    is_same = _is_among(matches, view.find_matches_of(looked_at))
     is_rematched[looked_at] = True
     is_rematched[matches.source_question[is_same]] = False
     return is_rematched, merge_matches(old_matches, matches.take(~is_same)), question_similarity

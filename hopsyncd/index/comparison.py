@@ -63,7 +63,7 @@ class MatchColumns:
         return len(self.source_question)
 
     @classmethod
-    def of_rows(cls, matches: MatchTable, rows: AnyIntegers) -> Self:
+    def from_rows(cls, matches: MatchTable, rows: AnyIntegers) -> Self:
         return cls(
             matches.source_question[rows].astype(np.int64),
             matches.target_question[rows].astype(np.int64),

@@ -120,11 +120,11 @@ class MatchDelta:
 class MatchLookup(Protocol):
     """Finds the matches that a graph had before an update of its matches."""
 
-    def of_questions(self, questions: Integers) -> MatchColumns:
+    def find_matches_of(self, questions: Integers) -> MatchColumns:
         """Return the matches of these outgoing questions, ordered by question. Questions without a
         match are left out."""
 
-    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+    def find_matches_to(self, passage_rows: Integers) -> MatchColumns:
         """Return the matches whose incoming question belongs to one of these passage rows. The rows
         must be ascending."""
 
@@ -135,15 +135,15 @@ class _HeadMatches:
 
     index: LiveIndex
 
-    def of_questions(self, questions: Integers) -> MatchColumns:
+    def find_matches_of(self, questions: Integers) -> MatchColumns:
         rows = self.index.outgoing.match_row[questions]
-        return MatchColumns.of_rows(self.index.matches, rows[rows >= 0])
+        return MatchColumns.from_rows(self.index.matches, rows[rows >= 0])
 
-    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+    def find_matches_to(self, passage_rows: Integers) -> MatchColumns:
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
         rows = np.concatenate([rows, self.index.find_pending_matches(passage_rows)])
         matches = self.index.matches
-        return MatchColumns.of_rows(matches, rows[matches.died[rows] == IN_FORCE])
+        return MatchColumns.from_rows(matches, rows[matches.died[rows] == IN_FORCE])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +182,9 @@ def find_changed_matches(
     names = select_affected(index, names, changed, before[:shared] & after[:shared])
     removed, added = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(removed.questions)
-    orphaned = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
+    orphaned = held.find_matches_to(
+        sort_distinct(incoming.passage_row[gone_questions].astype(np.int64))
+    )
     orphaned = orphaned.take(find_sorted(gone_questions, orphaned.target_question)[1])
     entered = changed_rows[take_flags(after, changed_rows)]
     unmatched = list_outgoing(index, entered)
@@ -193,7 +195,7 @@ def find_changed_matches(
     groups = sort_distinct(added.groups)
     asking = list_asking_questions(index, names[groups], after)
     asking = asking.take(~find_sorted(questions, asking.questions)[1])
-    held_matches = held.of_questions(sort_distinct(asking.questions))
+    held_matches = held.find_matches_of(sort_distinct(asking.questions))
     added = QuestionsByKeyword(added.questions, np.searchsorted(groups, added.groups))
     if whole is None:
         better = choose_best(index, asking, added, held_matches)
@@ -217,7 +219,7 @@ def _find_better_matches(
     better. So candidates in both graphs are not compared.
     """
     others = sort_distinct(asking.questions)
-    whole_matches = whole.shared_matches.of_questions(others)
+    whole_matches = whole.shared_matches.find_matches_of(others)
     is_own = find_sorted(whole_matches.source_question, asking.questions)[1]
     better = choose_best(index, asking.take(~is_own), added, held)
     (theirs,) = find_candidates(index, names, [whole.passages])
@@ -238,7 +240,7 @@ def find_best_matches(
     """
     whole_matches = NO_MATCHES
     if whole is not None:
-        whole_matches = whole.shared_matches.of_questions(questions)
+        whole_matches = whole.shared_matches.find_matches_of(questions)
         questions = questions[~find_sorted(whole_matches.source_question, questions)[1]]
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
@@ -321,7 +323,7 @@ def _select_valid(
         return questions
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [after])
-    matches = _HeadMatches(index).of_questions(questions)
+    matches = _HeadMatches(index).find_matches_of(questions)
     width = len(index.incoming)
     positions, has_match = find_sorted(matches.source_question, asking.questions)
     pairs = asking.groups[has_match] * width + matches.target_question[positions[has_match]]
@@ -357,7 +359,7 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
     match_row = index.outgoing.match_row
     rows = match_row[best.source_question]
     is_same = rows >= 0
-    held, new = MatchColumns.of_rows(index.matches, rows[is_same]), best.take(is_same)
+    held, new = MatchColumns.from_rows(index.matches, rows[is_same]), best.take(is_same)
     is_same[is_same] = (held.target_question == new.target_question) & (
         held.similarity == new.similarity
     )
@@ -375,7 +377,7 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
     """
     matches = index.matches
     rows = np.flatnonzero(matches.died == IN_FORCE)[:_FEW_MATCHES]
-    first_matches = MatchColumns.of_rows(matches, rows)
+    first_matches = MatchColumns.from_rows(matches, rows)
     halves = compute_half_jaccard(
         index, first_matches.source_question, first_matches.target_question
     )
@@ -384,9 +386,9 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
     """Return the matches that began or ended since the last version and are not committed yet."""
-    begun, ended = index.pending_matches()
+    begun, ended = index.collect_pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
-    return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))
+    return MatchDelta(sort_distinct(questions), MatchColumns.from_rows(index.matches, begun))
 
 
 def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:

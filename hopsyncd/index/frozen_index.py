@@ -48,14 +48,14 @@ class FrozenIndex:
     passage_codes: Codes
     outliers: Outliers
 
-    def columns(self) -> Iterator[tuple[str, Column]]:
+    def list_columns(self) -> Iterator[tuple[str, Column]]:
         """Yield the name and the values of each array, except codes and remainders."""
         yield "names", self.names
         yield "passages", self.passages
         for each in fields(self.outliers):
             yield f"{OUTLIERS}.{each.name}", getattr(self.outliers, each.name)
         for table_name, table in self.tables.items():
-            for name, column in table.columns().items():
+            for name, column in table.map_columns().items():
                 yield f"{table_name}.{name}", self._restore(table, name, column)
         for name, segments in self.segments.items():
             merged = merge_segments(segments)
@@ -76,10 +76,10 @@ class FrozenIndex:
 
     def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
         """Prepare `buffers` to replace the index's arrays. The buffers must contain the data of
-        `columns`, in the given lengths."""
+        `list_columns`, in the given lengths."""
         tables = {
             name: table.from_buffers(
-                {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
+                {column: buffers[f"{name}.{column}"] for column in table.list_dtypes()}, len(table)
             )
             for name, table in self.tables.items()
         }
@@ -94,7 +94,7 @@ def freeze(index: LiveIndex) -> FrozenIndex:
         version=index.version,
         names=index.name_numbers.keys,
         passages=index.passage_numbers.keys,
-        tables=index.tables(),
+        tables=index.map_tables(),
         segments={
             each.name: getattr(index.postings, each.name).freeze()
             for each in fields(index.postings)
@@ -136,7 +136,7 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
     for name, table in moved.tables.items():
-        setattr(index, name, _append_new_rows(table, index.tables()[name]))
+        setattr(index, name, _append_new_rows(table, index.map_tables()[name]))
     for name, segment in moved.segments.items():
         getattr(index.postings, name).replace_frozen(segment)
 
@@ -146,7 +146,7 @@ def _append_new_rows(table: Table, now: Table) -> Table:
     values."""
     count = len(table)
     for name in ("died", "match_row"):
-        if name in table.dtypes():
+        if name in table.list_dtypes():
             column, newer = getattr(table, name), getattr(now, name)[:count]
             changed = np.flatnonzero(column != newer)
             column[changed] = newer[changed]

@@ -106,25 +106,25 @@ class LiveIndex:
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
         self.vectors = VectorTable(dimensions, grow)
-        self.passages = PassageTable.empty()
-        self.passage_intervals = PassageIntervalTable.empty()
-        self.incoming = QuestionTable.empty()
-        self.outgoing = OutgoingQuestionTable.empty()
-        self.question_keywords = QuestionKeywordTable.empty()
-        self.mentions = MentionTable.empty()
-        self.sentence_mentions = SentenceMentionTable.empty()
-        self.vector_mentions = VectorMentionTable.empty()
-        self.terms = TermTable.empty()
-        self.headings = HeadingTable.empty()
-        self.documents = DocumentTable.empty()
-        self.document_properties = DocumentPropertyTable.empty()
-        self.document_keys = DocumentKeyTable.empty()
-        self.occurrences = OccurrenceTable.empty()
-        self.document_names = DocumentNameTable.empty()
-        self.links = LinkTable.empty()
-        self.link_candidates = LinkCandidateTable.empty()
-        self.link_edges = LinkEdgeTable.empty()
-        self.matches = MatchTable.empty()
+        self.passages = PassageTable.make_empty()
+        self.passage_intervals = PassageIntervalTable.make_empty()
+        self.incoming = QuestionTable.make_empty()
+        self.outgoing = OutgoingQuestionTable.make_empty()
+        self.question_keywords = QuestionKeywordTable.make_empty()
+        self.mentions = MentionTable.make_empty()
+        self.sentence_mentions = SentenceMentionTable.make_empty()
+        self.vector_mentions = VectorMentionTable.make_empty()
+        self.terms = TermTable.make_empty()
+        self.headings = HeadingTable.make_empty()
+        self.documents = DocumentTable.make_empty()
+        self.document_properties = DocumentPropertyTable.make_empty()
+        self.document_keys = DocumentKeyTable.make_empty()
+        self.occurrences = OccurrenceTable.make_empty()
+        self.document_names = DocumentNameTable.make_empty()
+        self.links = LinkTable.make_empty()
+        self.link_candidates = LinkCandidateTable.make_empty()
+        self.link_edges = LinkEdgeTable.make_empty()
+        self.matches = MatchTable.make_empty()
         self.postings = IndexPostings()
         self.name_numbers = KeyNumbers()
         self.name_texts: list[str] = []  # the text of each name number
@@ -363,7 +363,7 @@ class LiveIndex:
         passage_rows = self.incoming.passage_row[self.matches.target_question[rows]]
         return rows[find_sorted(targets, passage_rows)[1]]
 
-    def pending_matches(self) -> tuple[Integers, Integers]:
+    def collect_pending_matches(self) -> tuple[Integers, Integers]:
         """Return the rows of `matches` that begin with the next version, and the rows that end with
         the next version."""
         none, pending = np.empty(0, dtype=np.int64), self._pending_matches
@@ -400,7 +400,7 @@ class LiveIndex:
         seen_rows = start + np.flatnonzero(is_seen)
         end = start + len(seen_rows)
         new_rows = invert_positions(seen_rows - start, len(is_seen))
-        for column in matches.columns().values():
+        for column in matches.map_columns().values():
             column[start:end] = column[seen_rows]
         self.matches = MatchTable.from_buffers(matches.buffers, end)
         current = start + np.flatnonzero(self.matches.died[start:] == IN_FORCE)
@@ -418,8 +418,8 @@ class LiveIndex:
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])
-        for table_name, table in self.tables().items():
-            columns = {name: buffers[f"{table_name}.{name}"] for name in table.dtypes()}
+        for table_name, table in self.map_tables().items():
+            columns = {name: buffers[f"{table_name}.{name}"] for name in table.list_dtypes()}
             length = lengths[f"{table_name}.{next(iter(columns))}"]
             setattr(self, table_name, table.from_buffers(columns, length))
         for each in fields(self.postings):
@@ -432,6 +432,6 @@ class LiveIndex:
         )
         self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
 
-    def tables(self) -> dict[str, Table]:
+    def map_tables(self) -> dict[str, Table]:
         """Return all tables by their field names."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}

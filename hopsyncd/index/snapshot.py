@@ -186,7 +186,7 @@ class Snapshot:
         """Return the passage id of each passage row, visible or not."""
         return self.index.passages.passage_id
 
-    def document_keys(self, passage_rows: AnyIntegers) -> Integers:
+    def get_document_keys(self, passage_rows: AnyIntegers) -> Integers:
         """Return the path key of each passage's document. The passages must be visible."""
         return self.statistics.visible.document_of_row[passage_rows]
 
@@ -263,7 +263,7 @@ class Snapshot:
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
         passage_rows = visible.passage_rows[numbers]
-        mentions_it = self._mentions_document_name(passage_rows, names[positions])
+        mentions_it = self._flag_document_names(passage_rows, names[positions])
         return passage_rows[mentions_it], positions[mentions_it]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
@@ -283,14 +283,14 @@ class Snapshot:
         shown = take_flags(statistics.visible.documents, document_names.document_row[rows])
         rows, named_positions = rows[shown], named_positions[shown]
         more_names = document_names.name[rows].astype(np.int64)
-        kept = self._mentions_document_name(passage_rows[named_positions], more_names)
+        kept = self._flag_document_names(passage_rows[named_positions], more_names)
         count = len(statistics.mention_counts)
         more = named_positions[kept] * count + more_names[kept]
         keys = np.concatenate([positions * count + names, more])
         positions, names = np.divmod(sort_distinct(keys), max(count, 1))
         return positions, names
 
-    def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
+    def _flag_document_names(self, passage_rows: Integers, names: Integers) -> Flags:
         """Return a flag for each pair of a passage row and a document name of this passage: whether
         the document name counts as a mention.
 
@@ -344,7 +344,7 @@ class Snapshot:
             born, died = born.take(rows), died.take(rows)
         positions = np.flatnonzero((born <= version) & (version < died))
         selected = positions if rows is None else rows[positions]
-        matches = MatchColumns.of_rows(table, selected)
+        matches = MatchColumns.from_rows(table, selected)
         if self.overlay is None:
             return matches, positions
         is_unchanged = ~take_flags(self.overlay.is_rematched, matches.source_question)
@@ -376,7 +376,7 @@ class Snapshot:
             matches = concatenate_matches([matches, self.overlay.matches])
         return matches.take(self._has_visible_ends(matches))
 
-    def of_questions(self, questions: Integers) -> MatchColumns:
+    def find_matches_of(self, questions: Integers) -> MatchColumns:
         """Return the matches of these outgoing questions that have two visible ends.
 
         `questions` must be ascending. Matches are ordered by question.
@@ -389,7 +389,7 @@ class Snapshot:
         matches = matches.take(self._has_visible_ends(matches))
         return matches.take(np.argsort(matches.source_question, kind="stable"))
 
-    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+    def find_matches_to(self, passage_rows: Integers) -> MatchColumns:
         """Return the matches with two visible ends that lead to these passage rows, which must be
         distinct and ascending."""
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)

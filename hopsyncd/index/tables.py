@@ -24,7 +24,7 @@ _FIRST_ROOM = 256  # the initial capacity of a table, in rows
 class Table:
     """Columns of equal length. A subclass defines the columns.
 
-    >>> numbers = HeadingTable.empty().extend(HeadingTable(key=np.array([7, 9])))
+    >>> numbers = HeadingTable.make_empty().extend(HeadingTable(key=np.array([7, 9])))
     >>> len(numbers), numbers.key.tolist()
     (2, [7, 9])
 
@@ -35,39 +35,41 @@ class Table:
     buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        return len(getattr(self, next(iter(self.dtypes()))))
+        return len(getattr(self, next(iter(self.list_dtypes()))))
 
     @classmethod
     @cache
-    def dtypes(cls) -> Mapping[str, np.dtype[Any]]:
+    def list_dtypes(cls) -> Mapping[str, np.dtype[Any]]:
         """Return the type of each column, from its annotation."""
         hints = get_type_hints(cls)
         names = [each.name for each in fields(cls) if each.name != "buffers"]
         return {name: np.dtype(get_args(get_args(hints[name])[1])[0]) for name in names}
 
     @classmethod
-    def empty(cls) -> Self:
+    def make_empty(cls) -> Self:
         """Create a table without rows."""
-        return cls._make({name: np.empty(0, dtype) for name, dtype in cls.dtypes().items()}, {})
+        return cls._make(
+            {name: np.empty(0, dtype) for name, dtype in cls.list_dtypes().items()}, {}
+        )
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
         """Create a table from the first `length` elements of these arrays. Raises ValueError if an
         array has the wrong type."""
-        for name, dtype in cls.dtypes().items():
+        for name, dtype in cls.list_dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
-        return cls._make({name: buffers[name][:length] for name in cls.dtypes()}, buffers)
+        return cls._make({name: buffers[name][:length] for name in cls.list_dtypes()}, buffers)
 
     @classmethod
     def _make(cls, columns: Mapping[str, Any], buffers: Mapping[str, Column]) -> Self:
         return cls(**columns, buffers=buffers)
 
-    def columns(self) -> dict[str, Column]:
-        return {name: getattr(self, name) for name in self.dtypes()}
+    def map_columns(self) -> dict[str, Column]:
+        return {name: getattr(self, name) for name in self.list_dtypes()}
 
     def select_from(self, start: int) -> Self:
-        return self._make({name: column[start:] for name, column in self.columns().items()}, {})
+        return self._make({name: column[start:] for name, column in self.map_columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
         """Return a table with the rows of this table and of `new`.
@@ -77,7 +79,7 @@ class Table:
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
         columns: dict[str, Column] = {}
-        for name, old in (self.buffers or self.columns()).items():
+        for name, old in (self.buffers or self.map_columns()).items():
             buffer = old
             if end > len(old):
                 buffer = np.zeros(max(end, 2 * len(old), _FIRST_ROOM), old.dtype)
@@ -349,7 +351,7 @@ class KeyNumbers:
     """
 
     def __init__(self) -> None:
-        self._table = _KeyTable.empty()
+        self._table = _KeyTable.make_empty()
         self._postings = Postings()
 
     def __len__(self) -> int:

@@ -57,7 +57,7 @@ class Outliers:
     value: Int32s
 
     @classmethod
-    def empty(cls) -> "Outliers":
+    def make_empty(cls) -> "Outliers":
         return cls(*(np.empty(0, dtype=np.int32) for _ in range(3)))
 
     def extend(self, new: "Outliers") -> "Outliers":
@@ -97,7 +97,7 @@ class VectorTable:
         self._use_remainders(np.empty((0, self.widths["remainders"]), dtype=np.uint8))
         self._passage_codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._rows = self._passages = 0
-        self.outliers = Outliers.empty()
+        self.outliers = Outliers.make_empty()
 
     def __len__(self) -> int:
         return self._rows

@@ -80,7 +80,7 @@ def make(order: BackupOrder) -> dict[str, Any]:
     }
 
 
-def answer(order: Mapping[str, Any]) -> dict[str, Any]:
+def run_order(order: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of `make`. If `make` fails, return {"error": [what, why, hint]}, the parts
     of the StoreError."""
     try:
@@ -91,7 +91,7 @@ def answer(order: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     os.nice(_LOWEST_PRIORITY)
-    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+    json.dump(run_order(json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":

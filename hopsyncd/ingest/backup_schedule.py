@@ -65,7 +65,7 @@ class Backups:
     newest: Backup | None = None
     kept: int = 0
 
-    def chores(self, config: Config) -> tuple[Chore, ...]:
+    def list_chores(self, config: Config) -> tuple[Chore, ...]:
         """Return the job that makes scheduled backups, or an empty tuple if the configuration has
         no schedule for backups."""
         self._list_backups(config)

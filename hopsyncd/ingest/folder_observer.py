@@ -36,7 +36,7 @@ class DeepObserver(InotifyObserver):
         super().__init__()
         self._emitter_class = _DeepEmitter
 
-    def too_deep(self) -> str | None:
+    def find_too_deep(self) -> str | None:
         """Return the path of a folder that is too deep to be watched, or None if all folders are
         watched."""
         groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))

@@ -230,7 +230,7 @@ class Follower:
             self._jobs.append(_Job(do, done))
         return done
 
-    def refusal(self) -> NotWriter:
+    def not_writer_error(self) -> NotWriter:
         """Create the error for an operation that only the writer can do."""
         return NotWriter(
             "The request was refused",
@@ -249,7 +249,7 @@ class Follower:
         for sync in asks:
             if sync.id not in self._accepted:
                 self._accepted.add(sync.id)
-                answered = partial(self._reply, connection, sync.id)
+                answered = partial(self._store_reply, connection, sync.id)
                 request(sync.sources, sync.accept_empty).add_done_callback(answered)
         self._settle(connection)
 
@@ -261,7 +261,9 @@ class Follower:
         self.is_writer = False
         return True
 
-    def _reply(self, connection: Connection, number: int, done: "Future[SyncOutcomes]") -> None:
+    def _store_reply(
+        self, connection: Connection, number: int, done: "Future[SyncOutcomes]"
+    ) -> None:
         """Store the result of a sync for the follower that requested the sync. Does nothing if this
         daemon is no longer the writer. The next writer then runs the sync."""
         if not self.is_writer:

@@ -261,7 +261,7 @@ class Plan:
         """Whether this sync will bring the item at the path up to date."""
         return self.listing.decides(path) if self.only is None else path in self.only
 
-    def steps_with(self, *actions: Action) -> dict[str, Step]:
+    def select_steps(self, *actions: Action) -> dict[str, Step]:
         """Return the steps with these actions, by path."""
         return {step.path: step for step in self.steps if step.action in actions}
 

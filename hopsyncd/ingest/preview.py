@@ -14,7 +14,7 @@ from hopsyncd.ingest.plan import NEW, Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, identify_rules, read_step
 from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
-from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.models.llm_statements import make_prompt_spec
 from hopsyncd.responses.changes import PreviewAnswer, PreviewedSource
 from store.content import find_best_sets
 from store.contract import Connection
@@ -145,7 +145,7 @@ def format_preview(
     ask_about = partial(
         estimate,
         passages_per_call=config.llm.passages_per_call,
-        prompt_spec=prompt_spec_for(config.llm.questions),
+        prompt_spec=make_prompt_spec(config.llm.questions),
     )
     with ExitStack() as stack:
         known = find_quarantined(connection, READER)

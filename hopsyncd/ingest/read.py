@@ -29,9 +29,9 @@ from hopsyncd.formats.blocks import (
     count_skipped,
     is_left_out,
     join_lines,
-    link_to_name,
-    names_of,
-    title_from_path,
+    list_names,
+    make_name_link,
+    make_title_from_path,
     with_title,
 )
 from hopsyncd.formats.chats import find_chat_title
@@ -127,7 +127,7 @@ def read_step(
     except ReaderUnavailable as problem:
         return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint), waits=True)
     seen = replace(seen, skipped=json.dumps(count_skipped(blocks), sort_keys=True))
-    titled = with_title(blocks, _title_of(fetched, item.id, blocks), 1)
+    titled = with_title(blocks, _choose_title(fetched, item.id, blocks), 1)
     pieces = _cut(titled, passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     occurrences = tuple(
@@ -136,7 +136,7 @@ def read_step(
             passages, pieces, _list_links(pieces, fetched), strict=True
         )
     )
-    names, properties = names_of(blocks, fetched.title), _collect_properties(blocks, fetched)
+    names, properties = list_names(blocks, fetched.title), _collect_properties(blocks, fetched)
     if live is not None and is_live:  # The content is unchanged, so the document keeps its date.
         properties = _copy_date(properties, live.properties)
     document = Document(
@@ -147,9 +147,9 @@ def read_step(
     return Reading(seen, None if document == live else ReadDocument(document, passages))
 
 
-def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
+def _choose_title(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
     if not fetched.title and fetched.media_type in ("text/markdown", "text/csv"):
-        return title_from_path(path, blocks)  # the title of a note is its file name
+        return make_title_from_path(path, blocks)  # the title of a note is its file name
     if not fetched.title and fetched.media_type in ("text/plain", "application/json"):
         return find_chat_title(path, blocks)
     return fetched.title or ""
@@ -181,7 +181,7 @@ def _list_links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Lin
     """Yield the links of each passage, one link for each target. The first passage also gets the
     links that the source supplies."""
     targets = {link.target for piece in pieces for link in piece.links}
-    placeless = [link for target in fetched.links if (link := link_to_name(target))]
+    placeless = [link for target in fetched.links if (link := make_name_link(target))]
     for position, piece in enumerate(pieces):
         more = [link for link in placeless if position == 0 and link.target not in targets]
         shown: dict[str, str] = {}
@@ -282,7 +282,7 @@ class Batch:
             end += 1
         return end
 
-    def first(self, documents: int) -> Self:
+    def take_first(self, documents: int) -> Self:
         """Return a batch with only the first `documents` entries of `read`, and no removals."""
         read = self.read[:documents]
         paths = {(document.document.source, document.document.path) for document in read}

@@ -8,7 +8,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.models.generations import load_for_estimate
 from hopsyncd.models.llm.budget import estimate_tokens
 from hopsyncd.models.llm_questions import Estimate, estimate
-from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.models.llm_statements import make_prompt_spec
 from hopsyncd.models.questions import QuestionMaker, draft_questions
 from store.content import find_best_sets, find_generation_row, find_stored_sets, read_passages
 from store.contract import Connection
@@ -99,7 +99,7 @@ def _estimate_llm(
     calls = tokens = 0
     for start in range(0, len(left), _AT_ONCE):
         group = _read(connection, left[start : start + _AT_ONCE])
-        part = estimate(group, llm.passages_per_call, prompt_spec_for(llm.questions))
+        part = estimate(group, llm.passages_per_call, make_prompt_spec(llm.questions))
         calls, tokens = calls + part.calls, tokens + part.tokens
     return Estimate(calls, tokens)
 

@@ -231,7 +231,7 @@ class SavedIndex:
         new.write_text(json.dumps({**manifest, _DIGEST: manifest_digest}), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
         self._checked, self._checked_s = manifest_digest, time.monotonic()
-        return frozen.move(self._columns(layout), _read_lengths(layout))
+        return frozen.move(self._map_columns(layout), _read_lengths(layout))
 
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
         """Write the columns to a new file. Returns their layout and digest.
@@ -240,7 +240,7 @@ class SavedIndex:
         """
         layout, offset, digest = dict[str, tuple[str, int, int, int]](), 0, _make_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
-            columns = saving.frozen.columns()
+            columns = saving.frozen.list_columns()
             take, write = throttle(_take), throttle(file.write)
             while named := take(columns):
                 saving.go_on()
@@ -335,7 +335,7 @@ class SavedIndex:
         rows, digests = int(manifest["rows"]), manifest["digests"]
         # Open each file only once. A writer may replace it while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
-        columns = self._columns(manifest["columns"])
+        columns = self._map_columns(manifest["columns"])
         lengths = _read_lengths(manifest["columns"])
         wholes = lengths["passages.passage_id"]
         used = {"codes": rows, "remainders": rows, "passage_codes": wholes}
@@ -379,7 +379,7 @@ class SavedIndex:
             return bool(manifest[_DIGEST] == digest)
         return False
 
-    def _columns(self, layout: Layout) -> dict[str, Column]:
+    def _map_columns(self, layout: Layout) -> dict[str, Column]:
         """Map the columns with their spare capacity. Changes to the mapped columns stay in memory
         and are not written to the file."""
         data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))

@@ -42,7 +42,7 @@ class Clocks:
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     steady_s: Callable[[], float] = time.monotonic
 
-    def now(self) -> Moment:
+    def read_clocks(self) -> Moment:
         return Moment(self.wall_ms(), self.steady_s())
 
 
@@ -99,34 +99,34 @@ class Timetable:
     def note(self, job: str, error: str | None) -> None:
         """Record that a run of the job has ended. If it failed, `error` says why. Raises
         DiskFailure."""
-        now = self._clocks.now()
+        now = self._clocks.read_clocks()
         self._runs[job] = Run(now, error is not None)
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
         """Whether it is time to run the job. A job that is running or not scheduled is
         never due."""
-        now = self._clocks.now()
+        now = self._clocks.read_clocks()
         waits = job in self._jobs and job not in self._running
-        return waits and self._next_ms(job, now) <= now.wall_ms
+        return waits and self._compute_next_ms(job, now) <= now.wall_ms
 
-    def soonest_s(self) -> float:
+    def get_soonest_s(self) -> float:
         """Return the number of seconds until the next job is due. The result is negative if a job
         is overdue, and infinite if no job is scheduled."""
-        now = self._clocks.now()
+        now = self._clocks.read_clocks()
         waiting = [job for job in self._jobs if job not in self._running]
-        soonest_ms = min((self._next_ms(job, now) for job in waiting), default=float("inf"))
+        soonest_ms = min((self._compute_next_ms(job, now) for job in waiting), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
-    def next_runs(self) -> list[Planned]:
+    def list_next_runs(self) -> list[Planned]:
         """Return the next run of each job. Thread-safe."""
-        now = self._clocks.now()
+        now = self._clocks.read_clocks()
         return [
-            Planned(job, when.text, max(self._next_ms(job, now), now.wall_ms))
+            Planned(job, when.text, max(self._compute_next_ms(job, now), now.wall_ms))
             for job, when in self._jobs.items()
         ]
 
-    def _next_ms(self, job: str, now: Moment) -> int:
+    def _compute_next_ms(self, job: str, now: Moment) -> int:
         return compute_next_ms(job, self._jobs[job], self._runs.get(job), now)
 
 
@@ -383,7 +383,7 @@ class SourceScheduler:
         began_s = self._clock_s()
         outcome = self._pipeline.sync(due.source, scope)
         self._on_synced(self._clock_s() - began_s)
-        _log(outcome)
+        _log_outcome(outcome)
         return outcome
 
     def turn(self) -> list[Request]:
@@ -424,21 +424,21 @@ class SourceScheduler:
     def _begin(self, due: _Due) -> _Underway:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
-            return _Underway(self._pipeline.turns(due.source, Scope(tuple(sorted(parts)))))
+            return _Underway(self._pipeline.sync_in_turns(due.source, Scope(tuple(sorted(parts)))))
         # This may raise an error, so it comes before any work is taken.
-        listed_ms = self._listed_ms(due)
+        listed_ms = self._compute_listed_ms(due)
         requests, due.requests = due.requests, []
         due.asked = False  # A new request may set `asked` again during the sync.
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._times.is_due(due.full_scan)
-        turns = self._pipeline.turns(due.source, Scope(None, accept_empty, whole=is_full))
+        turns = self._pipeline.sync_in_turns(due.source, Scope(None, accept_empty, whole=is_full))
         return _Underway(turns, requests, True, is_full, listed_ms)
 
     def _end(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
-        _log(outcome)
+        _log_outcome(outcome)
         if scan.is_whole:
             self._times.note(due.scan, outcome.problem)
-            is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
+            is_listed = scan.is_full or self._compute_listed_ms(due) != scan.listed_ms
             if due.full_scan in self._times and is_listed:
                 self._times.note(due.full_scan, outcome.problem)
         due.underway = None  # If an earlier line raises an error, the waiting requests receive it.
@@ -446,11 +446,11 @@ class SourceScheduler:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]
 
-    def _listed_ms(self, due: _Due) -> int | None:
+    def _compute_listed_ms(self, due: _Due) -> int | None:
         return read_listing_state(self._pipeline.connection, due.source.id).listed_ms
 
 
-def _log(outcome: SyncOutcome) -> None:
+def _log_outcome(outcome: SyncOutcome) -> None:
     if outcome.changed or outcome.removed:
         log.info("synced", source=outcome.source, changed=outcome.changed, removed=outcome.removed)
 

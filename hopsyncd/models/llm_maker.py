@@ -142,20 +142,22 @@ class LlmQuestionMaker:
             ]
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
-        (mentions,) = self._language.mentions([passage.text])
+        (mentions,) = self._language.find_mentions([passage.text])
         drafts = draft_questions(passage, mentions)
         return embed_drafts(passage, drafts, self.generation, self._encoder, provisional=True)
 
     def _make(self, passage: Passage, output: LlmOutput) -> QuestionSet:
         if isinstance(output, LlmStatements):
-            (mentions,) = self._language.mentions([passage.text])
+            (mentions,) = self._language.find_mentions([passage.text])
             drafts = draft_statements(draft_questions(passage, mentions), output)
         else:
-            drafts = self._asked_drafts(passage, output)
+            drafts = self._ask_for_drafts(passage, output)
         return embed_drafts(passage, drafts, self.generation, self._encoder)
 
-    def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
-        mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
+    def _ask_for_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
+        mentions, *names = self._language.find_mentions(
+            [passage.text, *asked.incoming, *asked.outgoing]
+        )
         builtin = draft_questions(passage, mentions)
         builtin_drafts = builtin.questions if self._mode == "both" else ()
         # The first context is the passage itself, because each set begins with its vector.

@@ -159,7 +159,7 @@ def strip_control_characters(text: str) -> str:
 
 
 @cache
-def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
+def make_reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
     """Create the model of a reply. Its schema asks for at most `passages` parts, because small
     models would otherwise invent more passages."""
     parts = Annotated[
@@ -309,7 +309,7 @@ class LlmExtractor:
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
             calls = [call_for(group, context.source, self._prompt_spec) for group in groups]
-            shape = reply_model(self._prompt_spec.part, max(map(len, groups)))
+            shape = make_reply_model(self._prompt_spec.part, max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
             for index, reply in self._llm.ask_each(

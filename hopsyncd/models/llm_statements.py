@@ -120,6 +120,6 @@ def _make_keyword(name: str) -> str:
 STATEMENTS = PromptSpec("statements/1", _SYSTEM, 1500, 700, StatedPart, _parse_statements)
 
 
-def prompt_spec_for(questions: str) -> PromptSpec:
+def make_prompt_spec(questions: str) -> PromptSpec:
     """Return the prompt for a value of the setting `llm.questions`."""
     return STATEMENTS if questions == "statements" else QUESTIONS

@@ -26,7 +26,7 @@ from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm_maker import LlmQuestionMaker
 from hopsyncd.models.llm_questions import LlmExtractor
-from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.models.llm_statements import make_prompt_spec
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts, find_predecessor
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
@@ -81,7 +81,7 @@ class Models:
             )
         return self.newer
 
-    def for_generation(self, name: str) -> "Models":
+    def choose_generation(self, name: str) -> "Models":
         """Return `next` or `newer`, whichever has the generation `name`, or else these models."""
         for candidate in filter(None, (self.next, self.newer)):
             endpoint = candidate.encoder_endpoint
@@ -235,7 +235,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
             encoder, loaded = former, replace(earlier, newer=loaded)
     if not isinstance(encoder, HttpEncoder):
         threading.Thread(target=warm_up_encoder, args=(encoder,)).start()
-    later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
+    later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.find_mentions, [_WARM_UP_TEXT]))
     later.daemon = True
     later.start()
     return loaded
@@ -277,7 +277,7 @@ def make_question_maker(
             workers = _WAITING_WORKERS
         together = _EMBEDDED_TOGETHER if isinstance(encoder, AdaptedEncoder) else 1
         return BuiltinMaker(language, encoder, workers, together)
-    form = prompt_spec_for(config.questions)
+    form = make_prompt_spec(config.questions)
     asker = LlmExtractor(llm, config.passages_per_call, 2 * config.concurrency, form)
     return LlmQuestionMaker(asker, language, encoder, config.questions)
 

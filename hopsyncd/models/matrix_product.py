@@ -47,7 +47,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
             return product
         rows = np.ascontiguousarray(x, dtype=np.float32)
         result = np.empty((len(x), len(y)), dtype=np.float32) if out is None else out
-        session = self._session(y)
+        session = self._get_session(y)
         binding = session.io_binding()
         for bind, name, array in (
             (binding.bind_input, "given", rows),
@@ -57,7 +57,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         session.run_with_iobinding(binding)
         return result
 
-    def _session(self, weights: Matrix) -> Any:
+    def _get_session(self, weights: Matrix) -> Any:
         """Create a session that multiplies by these weights. The weights are not copied."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:

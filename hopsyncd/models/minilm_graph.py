@@ -112,7 +112,7 @@ class _Graph:
         """Add a product like `_dense` for a normalised state, whose outlier components are scaled
         down."""
         even = self._add_node(
-            "Mul", [hidden, self._shared_constant("even", np.reciprocal(_compute_outlier_scales()))]
+            "Mul", [hidden, self._share_constant("even", np.reciprocal(_compute_outlier_scales()))]
         )
         return self._dense(names, even, _compute_outlier_scales())
 
@@ -123,7 +123,7 @@ class _Graph:
         """
         largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
         largest = self._add_node(
-            "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
+            "Max", [largest, self._share_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
         )
         product = self._dense([name], self._add_node("Div", [hidden, largest]), with_bias=False)
         bias = self._add_constant(f"{name}.bias", self._weights[f"{name}.bias"])
@@ -175,7 +175,7 @@ class _Graph:
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
+    def _share_constant(self, name: str, value: NDArray[np.float32]) -> str:
         """Add a constant that several layers share."""
         is_present = any(constant.name == name for constant in self._constants)
         return name if is_present else self._add_constant(name, value)

@@ -163,16 +163,16 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def name(self) -> str:
-        return self._adapted_name(self._encoder.name)
+        return self._format_adapted_name(self._encoder.name)
 
     @property
     def predecessor(self) -> str:
         """The name that this encoder would have with its predecessor, or "" if it has no
         predecessor."""
         name = find_predecessor(self._encoder)
-        return self._adapted_name(name) if name else ""
+        return self._format_adapted_name(name) if name else ""
 
-    def _adapted_name(self, name: str) -> str:
+    def _format_adapted_name(self, name: str) -> str:
         return f"{name}+{VERSION}{self._prompts.suffix}"
 
     @property

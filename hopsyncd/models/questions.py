@@ -359,12 +359,12 @@ class BuiltinMaker:
         requested."""
         texts = [passage.text for passage in group]
         if pool is None:
-            named = self._language.mentions(texts) if texts else []
+            named = self._language.find_mentions(texts) if texts else []
             for passage, mentions in zip(group, named, strict=True):
                 self._making[passage.id] = _LazySet(partial(self._make_set, passage, mentions))
                 pending.append(passage)
             return
-        naming = self._names.submit(self._language.mentions, texts)
+        naming = self._names.submit(self._language.find_mentions, texts)
         for start in range(0, len(group), self._together):
             part = group[start : start + self._together]
             making = pool.submit(self._make_sets_of, part, naming, start)
@@ -387,7 +387,7 @@ class BuiltinMaker:
 
     def make(self, passage: Passage) -> QuestionSet:
         """Make the question set of one passage. Equal passages get equal question sets."""
-        (mentions,) = self._language.mentions([passage.text])
+        (mentions,) = self._language.find_mentions([passage.text])
         return self._make_set(passage, mentions)
 
     def _make_sets_of(

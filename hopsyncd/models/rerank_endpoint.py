@@ -58,7 +58,7 @@ class Scores:
         self.scores = scores
         self._usage = usage
 
-    def tokens(self) -> tuple[int, int] | None:
+    def count_tokens(self) -> tuple[int, int] | None:
         """The endpoint's count of tokens, and 0 for completion tokens. None if the count is missing
         or implausible."""
         used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
@@ -117,7 +117,7 @@ class HttpReranker:
         self._stop = threading.Event()
         self._failure: ModelUnavailable | None = None
 
-    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return a score for each text, in order, higher for a better answer. Raises
         ModelUnavailable."""
         if not texts:
@@ -139,7 +139,7 @@ class HttpReranker:
         self._stop.set()
         self.ledger.close()
 
-    def status(self) -> RerankerStatus:
+    def describe_status(self) -> RerankerStatus:
         """Return the part of /v1/status about this endpoint. Reads the ledger once."""
         spent, problem = read_spent_today(self.ledger, self._timing)
         return {

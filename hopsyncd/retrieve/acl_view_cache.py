@@ -263,7 +263,7 @@ class AclViewCache:
             with self._changed:
                 while (
                     (due := self._find_missing())
-                    and (rest_s := self._rest_s(*due)) > 0
+                    and (rest_s := self._compute_rest_s(*due)) > 0
                     and not is_ending()
                 ):
                     self._changed.wait(min(rest_s, _LOOK_S))
@@ -302,7 +302,7 @@ class AclViewCache:
         """
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
-    def _rest_s(self, head: Snapshot, mask: Mask) -> float:
+    def _compute_rest_s(self, head: Snapshot, mask: Mask) -> float:
         """Return how many seconds to wait before computing a view of the head in advance."""
         now_s = time.monotonic()
         is_quick = head.version.passages < _QUICK_PASSAGES

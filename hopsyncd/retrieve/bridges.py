@@ -64,9 +64,9 @@ def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list
 def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) -> Iterator[Bridge]:
     """Find the bridges with this name in the middle."""
     middles = snapshot.find_by_topic(name)
-    about = set(snapshot.document_keys(middles).tolist())
+    about = set(snapshot.get_document_keys(middles).tolist())
     mentions = np.unique(snapshot.find_mentions(np.array([name])).passage_row)
-    keys = snapshot.document_keys(mentions).tolist()
+    keys = snapshot.get_document_keys(mentions).tolist()
     starts = [row for row, key in zip(mentions.tolist(), keys, strict=True) if key not in about]
     if not starts:
         return

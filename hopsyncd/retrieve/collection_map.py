@@ -163,8 +163,8 @@ def _count_pairs(
     the count.
     """
     keys = snapshot.index.documents.path_key[documents]
-    starts, has_start = find_sorted(keys, snapshot.document_keys(start_rows))
-    ends, has_end = find_sorted(keys, snapshot.document_keys(end_rows))
+    starts, has_start = find_sorted(keys, snapshot.get_document_keys(start_rows))
+    ends, has_end = find_sorted(keys, snapshot.get_document_keys(end_rows))
     kept = has_start & has_end & (starts != ends)
     lower, higher = np.minimum(starts[kept], ends[kept]), np.maximum(starts[kept], ends[kept])
     pairs, counts = np.unique(lower * len(documents) + higher, return_counts=True)
@@ -192,7 +192,7 @@ def _name_groups(
     """Describe each group by names and topics that are frequent in it and rarer elsewhere."""
     rows = snapshot.passage_rows
     position, is_shown = find_sorted(
-        snapshot.index.documents.path_key[documents], snapshot.document_keys(rows)
+        snapshot.index.documents.path_key[documents], snapshot.get_document_keys(rows)
     )
     rows, position = rows[is_shown], position[is_shown]
     places, names = snapshot.list_names(rows)

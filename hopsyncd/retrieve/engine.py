@@ -136,18 +136,18 @@ class Engine:
         """The served version, or None before the first version is published."""
         return self._head
 
-    def vector(self, question: str, instead: Snapshot | None = None) -> Vectors:
+    def encode(self, question: str, instead: Snapshot | None = None) -> Vectors:
         """Encode the question. Returns a (d,) vector, rounded like stored vectors.
 
         Without the encoder, the vector is computed from the stored vectors of `instead`. If
         `instead` is None, EncoderUnavailable is raised.
         """
         try:
-            return self._searcher.vector(question)
+            return self._searcher.encode(question)
         except EncoderUnavailable:
             if instead is None:
                 raise
-            return self._searcher_without_encoder(instead).vector(question)
+            return self._make_searcher_without_encoder(instead).encode(question)
 
     @property
     def encoder(self) -> str:
@@ -184,7 +184,7 @@ class Engine:
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
         """Return False if the version is the head and its ACL view is not computed yet."""
-        with snapshot(connection := self._connection(str(version))):
+        with snapshot(connection := self._get_connection(str(version))):
             mask = _resolve_mask(connection, hidden)
         return not mask or self._restricted.is_ready(version, mask)
 
@@ -216,7 +216,7 @@ class Engine:
         """
         with running_query():
             while True:
-                connection = self._connection(at)
+                connection = self._get_connection(at)
                 with snapshot(connection):
                     head = self._head
                     if at == "head" and head is None:
@@ -282,12 +282,12 @@ class Engine:
                 try:
                     result = searcher.search_by_llm(*by_llm)
                 except EncoderUnavailable:
-                    searcher = self._searcher_without_encoder(served)
+                    searcher = self._make_searcher_without_encoder(served)
                     result = searcher.search_by_llm(*by_llm)
                     result = replace(result, degraded=(WITHOUT_ENCODER, *result.degraded))
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
-                        answer = _answer(searcher, connection, served, asked, search, result)
+                        answer = _make_answer(searcher, connection, served, asked, search, result)
                         cost = LlmCost(usage.calls, usage.tokens)
                         return replace(answer, llm=cost, spelling=spelling, typed=question)
 
@@ -297,14 +297,14 @@ class Engine:
         """Search without an LLM. Stored vectors are used if the encoder is unavailable."""
         try:
             result = self._searcher.find(connection, served, question, k, search)
-            return _answer(self._searcher, connection, served, question, search, result)
+            return _make_answer(self._searcher, connection, served, question, search, result)
         except EncoderUnavailable:
-            searcher = self._searcher_without_encoder(served)
+            searcher = self._make_searcher_without_encoder(served)
             result = searcher.find(connection, served, question, k, search)
             result = replace(result, degraded=(WITHOUT_ENCODER, *result.degraded))
-            return _answer(searcher, connection, served, question, search, result)
+            return _make_answer(searcher, connection, served, question, search, result)
 
-    def _searcher_without_encoder(self, served: Snapshot) -> Searcher:
+    def _make_searcher_without_encoder(self, served: Snapshot) -> Searcher:
         settings = self._searcher.settings
         return Searcher(StoredVectors(served), settings, self._llm, self._reranker)
 
@@ -328,7 +328,7 @@ class Engine:
             else:
                 ranked, dependencies = self._searcher.trace(connection, served, asked, k)
                 result = SearchResult(ranked)
-            answer = _answer(self._searcher, connection, served, asked, hop, result)
+            answer = _make_answer(self._searcher, connection, served, asked, hop, result)
         return replace(answer, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
@@ -352,7 +352,7 @@ class Engine:
         """Copy the answer, with the passages in `passage_rows` as its results."""
         ids, question = answer.snapshot.passage_ids, answer.question
         ranked = [Ranked(PassageId(int(ids[passage_row])), 0.0) for passage_row in passage_rows]
-        with snapshot(connection := self._connection("head")):
+        with snapshot(connection := self._get_connection("head")):
             collapsed = self._searcher.collapse_similar(
                 connection, answer.snapshot, question, ranked, len(ranked)
             )
@@ -382,7 +382,7 @@ class Engine:
             return False
         return True
 
-    def _connection(self, at: str) -> Connection:
+    def _get_connection(self, at: str) -> Connection:
         """Open the database, or its copy on this machine if the database server is unreachable."""
         if self._copy is None:
             return self._open_connection()
@@ -405,14 +405,14 @@ class Engine:
         self, connection: Connection, asked: Version, head: Snapshot | None, hidden: Mask
     ) -> Snapshot:
         if hidden:
-            return self._without(connection, asked, hidden)
+            return self._restrict(connection, asked, hidden)
         if head is not None and head.version.id == asked.id:
             return head
         return self._load_past(connection, asked)
 
-    def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
+    def _restrict(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
         """Return the version without the hidden sources, from the cache if possible."""
-        return self._restricted.get(self._searchable(connection, version), version, hidden)
+        return self._restricted.get(self._require_searchable(connection, version), version, hidden)
 
     def _filter(self, served: Snapshot, filter_: Filter) -> Snapshot:
         """Narrow the snapshot by a filter, and cache the result for the next question."""
@@ -433,7 +433,7 @@ class Engine:
 
     def _load_past(self, connection: Connection, version: Version) -> Snapshot:
         """Load a stored version, and cache it for the next question. Raises NoSuchVersion."""
-        head = self._searchable(connection, version)
+        head = self._require_searchable(connection, version)
 
         def make() -> Snapshot:
             counts = Statistics.count(head.index, version.id, base=head.statistics)
@@ -441,7 +441,7 @@ class Engine:
 
         return self._pasts.get(version.id, head.index, make)
 
-    def _searchable(self, connection: Connection, version: Version) -> Snapshot:
+    def _require_searchable(self, connection: Connection, version: Version) -> Snapshot:
         """Return the head if its index also contains this version. Otherwise raises
         NoSuchVersion.
         """
@@ -469,7 +469,7 @@ class Engine:
         return head
 
 
-def _answer(
+def _make_answer(
     searcher: Searcher,
     connection: Connection,
     served: Snapshot,
@@ -488,7 +488,7 @@ def _answer(
 def _resolve_mask(connection: Connection, hidden: Mask | Acl) -> Mask:
     """Return the mask for `hidden`. An ACL hides all sources that it does not list."""
     if isinstance(hidden, Acl):
-        return hidden.hidden_among(read_source_names(connection).values())
+        return hidden.select_hidden(read_source_names(connection).values())
     return hidden
 
 

@@ -60,7 +60,7 @@ class Likeness:
         """(n,) cosines of the question with the whole-text vector of each passage row."""
         return self.every[self._first] if self._is_small else self._begun()
 
-    def of_rows(self, rows: AnyIntegers) -> Cosines:
+    def get_cosines(self, rows: AnyIntegers) -> Cosines:
         """Return (w,) cosines of the question with the vectors in these w vector rows."""
         if self._is_small:
             return self.every.take(rows)
@@ -95,7 +95,7 @@ class NearPassages:
         first = columns.vector_start[passage_rows].astype(np.int64)
         end = columns.vector_end[passage_rows].astype(np.int64)
         rows, _ = expand_ranges(first, end)
-        cosines, until = likeness.of_rows(rows), (end - first).cumsum()
+        cosines, until = likeness.get_cosines(rows), (end - first).cumsum()
         best = np.zeros(0, dtype=np.float32)
         if len(passage_rows):
             best = find_range_maxima(cosines, until - (end - first), until)

@@ -168,7 +168,7 @@ class LlmReasoner:
 
     def _judge_edges(self, offered_calls: dict[str, tuple[LlmCall, int]]) -> None:
         asked = list(offered_calls.values())
-        for index, result in self._results([call for call, _ in asked]):
+        for index, result in self._collect_results([call for call, _ in asked]):
             call, offered = asked[index]
             if isinstance(result, LlmError) and not isinstance(result, LlmNonsense):
                 self._given_up = result
@@ -181,7 +181,7 @@ class LlmReasoner:
                 self._unusable += 1
                 self._judged[call.user] = _BEST
 
-    def _results(
+    def _collect_results(
         self, calls: Sequence[LlmCall]
     ) -> Iterator[tuple[int, Choice | Grades | LlmError]]:
         if self._graded:

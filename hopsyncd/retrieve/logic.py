@@ -185,7 +185,7 @@ class LogicSearch:
         self.use.tell("split", [self.question])
         try:
             self._split()
-            self._by_ranks()
+            self._merge_by_ranks()
         except LlmError as error:
             asked = any(part.rank for part in self._graph.values())
             since = " from there on" if asked else ""
@@ -203,12 +203,12 @@ class LogicSearch:
             self._degraded.append(f"the question was not split: {error.why}")
             self._graph = {1: Subproblem(1, self.question[:_MAX_TEXT])}
 
-    def _by_ranks(self) -> None:
+    def _merge_by_ranks(self) -> None:
         for rank in range(1, MAX_RANKS + 1):
             ready = [part for part in self._open() if not self._waits(part)]
             if not ready:
                 return
-            query = self._query(ready)
+            query = self._write_query(ready)
             self._graph |= {part.id: replace(part, rank=rank, query=query) for part in ready}
             self.use.tell("search", [query])
             shown = self.retrieve(query)
@@ -229,7 +229,7 @@ class LogicSearch:
     def _waits(self, part: Subproblem) -> bool:
         return any(not self._graph[id_].rank for id_ in part.after)
 
-    def _query(self, ready: Sequence[Subproblem]) -> str:
+    def _write_query(self, ready: Sequence[Subproblem]) -> str:
         """Let the LLM write one query for these subproblems, given the answers that they need.
 
         The query for a single subproblem that needs no answers is its question.
@@ -278,7 +278,7 @@ class LogicSearch:
                 "the reply answers a subproblem that was not asked, or answers a subproblem twice"
             )
         cited = {number for answer in reply.answers for number in answer.citations}
-        passages = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
+        passages = {n: passage for n in cited if (passage := shown.get_passage(n)) is not None}
         wrong = sorted(cited - passages.keys())
         if wrong and not passages:
             raise _make_error(

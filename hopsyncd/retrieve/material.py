@@ -47,7 +47,9 @@ class Material:
                 frame = _make_document_frame(self.texts, excerpt.passage, self.dates)
                 documents.append({**frame, "passages": {}})
                 last = document
-            label = _label(self.texts, excerpt.passage, number, documents[-1].get("title", ""))
+            label = _format_label(
+                self.texts, excerpt.passage, number, documents[-1].get("title", "")
+            )
             documents[-1]["passages"][label] = excerpt.text
         return documents
 
@@ -56,7 +58,7 @@ class Material:
         """The number of each passage's excerpt, counted from 1, by passage id."""
         return {excerpt.passage: number for number, excerpt in enumerate(self.excerpts, 1)}
 
-    def passage(self, number: int) -> PassageId | None:
+    def get_passage(self, number: int) -> PassageId | None:
         """Return the passage with this number, or None if no passage has it."""
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
@@ -69,7 +71,7 @@ class Material:
         missing = "these passages" if len(known) > 1 else "this passage"
         return f"citations of {cited} were removed, because the LLM was not sent {missing}"
 
-    def sentence(self, number: int, quote: str) -> str | None:
+    def find_sentence(self, number: int, quote: str) -> str | None:
         """Return the sentence of a passage that contains a quote, or None if no sentence is
         similar.
         """
@@ -101,9 +103,9 @@ def make_material(
 
     def frame_tokens(passage: PassageId, is_new_document: bool) -> int:
         if not is_new_document:
-            return count_tokens(_dump_json(_label(texts, passage, _ANY_NUMBER)))
+            return count_tokens(_dump_json(_format_label(texts, passage, _ANY_NUMBER)))
         frame = {**_make_document_frame(texts, passage, dates), "passages": {}}
-        label = _label(texts, passage, _ANY_NUMBER, frame.get("title", ""))
+        label = _format_label(texts, passage, _ANY_NUMBER, frame.get("title", ""))
         return count_tokens(_dump_json(frame)) + count_tokens(_dump_json(label))
 
     def text_tokens(text: str) -> int:
@@ -160,7 +162,7 @@ def _make_document_frame(
     return {name: value for name, value in frame.items() if value}
 
 
-def _label(texts: PassageTexts, id_: PassageId, number: int, title: str = "") -> str:
+def _format_label(texts: PassageTexts, id_: PassageId, number: int, title: str = "") -> str:
     """Return the passage's number and its headings, without a first heading equal to `title`."""
     headings = list(texts.passages[id_].heading)
     if headings[:1] == [title]:

@@ -175,7 +175,7 @@ class FormMatches:
                 rows[term].append(found)
         return {term: reduce(np.union1d, found) for term, found in rows.items()}
 
-    def of_row(self, row: int) -> list[OtherForm]:
+    def list_forms(self, row: int) -> list[OtherForm]:
         """List the other forms that the passage in this row has."""
         return [
             form for form, members in zip(self.forms, self._members, strict=True) if row in members

@@ -346,7 +346,7 @@ class QueryContext:
         columns = self.snapshot.index.passages
         starts = columns.vector_start[passage_rows].astype(np.int64)
         ends = columns.vector_end[passage_rows].astype(np.int64)
-        cosines = self.likeness.of_rows(expand_ranges(starts, ends)[0])
+        cosines = self.likeness.get_cosines(expand_ranges(starts, ends)[0])
         values, until = cosines.astype(np.float64).tolist(), (ends - starts).cumsum().tolist()
         rows = passage_rows.tolist()
         for id_, row, start, first, end in zip(
@@ -358,14 +358,14 @@ class QueryContext:
                 continue
             terms = _find_terms(words[id_], terms_of_word)
             if self.forms.forms:
-                terms = [self._read_forms(term, self.forms.of_row(row)) for term in terms]
+                terms = [self._read_forms(term, self.forms.list_forms(row)) for term in terms]
             vector_rows: Sequence[int] = range(start + 1, start + 1 + len(of_sentences))
             if len(of_sentences) != len(terms):
                 of_sentences, vector_rows = [whole] * len(terms), [start] * len(terms)
-            shares = map(self._share_of, terms)
+            shares = map(self._sum_shares, terms)
             yield SentenceFits([*map(add, of_sentences, shares)], terms, vector_rows)
 
-    def _share_of(self, terms: frozenset[str]) -> float:
+    def _sum_shares(self, terms: frozenset[str]) -> float:
         share = self._shares.get(terms)
         if share is None:
             share = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))
@@ -392,7 +392,7 @@ class QueryContext:
         keywords of both questions of the edge.
         """
         index = self.snapshot.index
-        cosines = self.likeness.of_rows(index.incoming.vector_row[targets]).astype(np.float64)
+        cosines = self.likeness.get_cosines(index.incoming.vector_row[targets]).astype(np.float64)
         similarity: Floats = (self._compute_jaccards(sources, targets) + cosines) / 2
         return similarity
 
@@ -404,7 +404,7 @@ class QueryContext:
         numbers = {self.snapshot.find_name(name) for name in self.names}
         jaccards = np.zeros(len(sources))
         for position in range(len(sources)):
-            both = self._names(index.outgoing, int(sources[position])) | self._names(
+            both = self._find_names(index.outgoing, int(sources[position])) | self._find_names(
                 index.incoming, int(targets[position])
             )
             shared = len(both & numbers)
@@ -412,7 +412,7 @@ class QueryContext:
                 jaccards[position] = shared / (len(both) + len(numbers) - shared)
         return jaccards
 
-    def _names(self, questions: QuestionTable, question: int) -> set[int]:
+    def _find_names(self, questions: QuestionTable, question: int) -> set[int]:
         first = int(questions.keyword_start[question])
         count = int(questions.keyword_count[question])
         names: list[int] = self.snapshot.index.question_keywords.name[

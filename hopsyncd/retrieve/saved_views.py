@@ -61,7 +61,7 @@ class SavedViews:
 
         Returns None if no such view is saved, or if its file cannot be read.
         """
-        path = self._path(hidden)
+        path = self._get_path(hidden)
         try:
             with np.load(BytesIO(_read_checked(path)), allow_pickle=False) as file:
                 about = json.loads(bytes(file["about"]))
@@ -88,7 +88,7 @@ class SavedViews:
     def save(self, view: Snapshot) -> None:
         """Save a view unless a view of the same or a newer version is saved. Errors are logged, not
         raised."""
-        path = self._path(view.hidden)
+        path = self._get_path(view.hidden)
         with self._lock:
             is_saved = path.exists() and self._saved.get(path.name, 0) >= view.version.id
             if is_saved or not self._is_owned or not self._folder.is_dir():
@@ -123,7 +123,7 @@ class SavedViews:
                 other.unlink()
             self._saved.pop(other.name, None)
 
-    def _path(self, hidden: Mask) -> Path:
+    def _get_path(self, hidden: Mask) -> Path:
         described = json.dumps(_describe(hidden)).encode()
         return self._folder / f"view-{_compute_digest(described).hex()}.bin"
 

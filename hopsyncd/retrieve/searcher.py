@@ -173,7 +173,7 @@ class Searcher(SearchTools):
         asked = question
         if not matches.query.is_keywords:
             asked = self.drop_unrelated_sentences(head, question)
-        return matches.absent, rate(head, asked, self.vector(asked), result.ranked, matches)
+        return matches.absent, rate(head, asked, self.encode(asked), result.ranked, matches)
 
     def _find_literals(
         self, connection: Connection, head: Snapshot, question: str, *, is_exact: bool = False
@@ -217,7 +217,7 @@ class Searcher(SearchTools):
         If no passage is visible, the dependencies are None.
         """
         asked = self.drop_unrelated_sentences(head, question)
-        context = self.context(connection, head, asked)
+        context = self.make_context(connection, head, asked)
         search = run_hop_search(context, self.settings)
         if search is None:
             return [], None
@@ -227,7 +227,7 @@ class Searcher(SearchTools):
         ranked = self._rank_as_typed(connection, head, matches, ranked, depth)
         collapsed = self.collapse_similar(connection, head, question, ranked, k)
         dependencies = Dependencies.collect(
-            question, context, self.vector(asked), search, max(k, collapsed.looked_at)
+            question, context, self.encode(asked), search, max(k, collapsed.looked_at)
         )
         return [hit.with_hops() for hit in collapsed.hits], dependencies
 
@@ -247,18 +247,20 @@ class Searcher(SearchTools):
         receives the progress of a search by logic.
         """
         _refuse_unsupported_options(search)
-        llm = self._required_llm()
+        llm = self._require_llm()
         if search.method == "logic":
-            return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))
+            return self._search_by_logic(
+                connection, head, question, k, search, LlmUse(llm, usage, tell)
+            )
         if search.strategy == "decompose":
             parts, degraded = split_question(question, head.select_mentioned_names), []
             try:
                 parts = decompose_by_llm(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
-            vectors = [self.vector(part) for part in parts]
+            vectors = [self.encode(part) for part in parts]
             return SearchResult(rank_by_parts(head, vectors, k), degraded)
-        context = self.context(connection, head, self.drop_unrelated_sentences(head, question))
+        context = self.make_context(connection, head, self.drop_unrelated_sentences(head, question))
         offers = make_offers(self, context, search)
         read = partial(read_materials, connection, head, offers, search.profile == "default")
         graded = search.reasoner == "llm-relevance"
@@ -266,7 +268,7 @@ class Searcher(SearchTools):
         ranked = follow_edges(self, context, k, search, reasoner.choose, offers)
         return SearchResult(ranked, reasoner.degraded)
 
-    def _by_logic(
+    def _search_by_logic(
         self,
         connection: Connection,
         head: Snapshot,
@@ -289,13 +291,13 @@ class Searcher(SearchTools):
             with snapshot(connection):
                 retrieved.append(self.search(connection, head, query, max(k, SHOWN), plain))
                 first = [hit.passage for hit in retrieved[-1][:SHOWN]]
-                return self._material(connection, head, query, first)
+                return self._select_material(connection, head, query, first)
 
         resolution = LogicSearch(question, retrieve, use).resolve()
         united = unite(retrieved, resolution.cited)
         return SearchResult(united[:k], resolution.degraded, resolution)
 
-    def _material(
+    def _select_material(
         self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
     ) -> Material:
         """Choose excerpts of these passages for an LLM that answers the query."""
@@ -304,11 +306,11 @@ class Searcher(SearchTools):
         texts = PassageTexts(tuple(id_ for id_ in ids if id_ in passages), passages, places)
         sets = read_best_sets(connection, head.version.id, texts.ranked)
         weights = compute_term_weights(head, query)
-        vector = self.vector(query)
+        vector = self.encode(query)
         sentences = list_sentences(texts, sets, vector, weights, self._encoder)
         return make_material(texts, sentences, weights, head, SHOWN_TOKENS)
 
-    def _required_llm(self) -> Llm:
+    def _require_llm(self) -> Llm:
         if self._llm is None:
             raise BadRequest(
                 "The search was refused",

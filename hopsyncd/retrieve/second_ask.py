@@ -280,13 +280,13 @@ def _ask(
         if len(about) <= _MOST_ABOUT:
             likeness[find_sorted(about, rows)[1]] += _ABOUT_NAME
     best = select_largest(likeness, ids[rows], _ANSWERS)
-    total = log_sum(likeness[best], _NO_ANSWER)
+    total = compute_log_sum(likeness[best], _NO_ANSWER)
     scores = _SHARE * plan.share * np.exp(likeness[best] - total)
     rows, fits = rows[best], fits[best] + words[rows[best]]
     return FollowUp(plan, vector, weights, rows, scores, fits, total)
 
 
-def log_sum(likeness: Floats, no_answer: float) -> float:
+def compute_log_sum(likeness: Floats, no_answer: float) -> float:
     """Return the logarithm of the sum of exp(no_answer) and of exp(x) for each likeness x."""
     most = max(float(likeness.max(initial=no_answer)), no_answer)
     return most + math.log(float(np.exp(likeness - most).sum()) + math.exp(no_answer - most))

@@ -89,20 +89,20 @@ class SearchTools:
         self.walk_lock = threading.Lock()
         self._reranker = reranker
 
-    def vector(self, text: str) -> Vectors:
+    def encode(self, text: str) -> Vectors:
         """Encode the text. Returns a (d,) vector, rounded like stored vectors."""
-        vector: Vectors = self.vectors([text])[0]
+        vector: Vectors = self.encode_all([text])[0]
         return vector
 
-    def vectors(self, texts: Sequence[str]) -> Vectors:
+    def encode_all(self, texts: Sequence[str]) -> Vectors:
         """Encode m >= 1 texts. Returns (m, d) vectors, rounded like stored vectors."""
         return to_grid(np.stack(self.encoded.encode(texts)))
 
     def drop_unrelated_sentences(self, head: Snapshot, question: str) -> str:
         """Drop sentences of the question that resemble no passage of the version."""
-        return drop_unrelated_sentences(question, lambda part: fit(head, self.vector(part)))
+        return drop_unrelated_sentences(question, lambda part: fit(head, self.encode(part)))
 
-    def context(
+    def make_context(
         self,
         connection: Connection,
         head: Snapshot,
@@ -113,20 +113,20 @@ class SearchTools:
         """Compare the question with the version, or with all vectors if `needs_all_cosines`."""
         return QueryContext.build(
             question,
-            self.vector(question),
+            self.encode(question),
             head,
             partial(self.passages.read, connection),
-            self.vectors,
+            self.encode_all,
             needs_all_cosines=needs_all_cosines,
         )
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
-        """Encode texts like `vectors`, and release `walk_lock` meanwhile. The caller must hold the
-        lock.
+        """Encode texts like `encode_all`, and release `walk_lock` meanwhile. The caller must hold
+        the lock.
         """
         self.walk_lock.release()
         try:
-            return self.vectors(texts)
+            return self.encode_all(texts)
         finally:
             self.walk_lock.acquire()
 
@@ -158,7 +158,7 @@ class SearchTools:
         self.require_reranker()
         assert self._reranker is not None
         try:
-            return self._reranker.scores(question, texts)
+            return self._reranker.score_texts(question, texts)
         except ModelUnavailable as error:
             notes.append(f"the results are not reranked: {error.what}: {error.why}")
             return None

@@ -69,7 +69,7 @@ def rate(
         return {hit.passage: "weak" for hit in ranked}
     features = measure_features(snapshot, question, vector, ranked, matches.forms)
     strengths = {
-        hit.passage: _name(compute_probability(WEIGHTS, each))
+        hit.passage: _name_strength(compute_probability(WEIGHTS, each))
         for hit, each in zip(ranked, features, strict=True)
     }
     if matches.query.is_keywords:
@@ -78,7 +78,7 @@ def rate(
     return strengths
 
 
-def _name(probability: float) -> Strength:
+def _name_strength(probability: float) -> Strength:
     return "strong" if probability >= STRONG else "fair" if probability >= FAIR else "weak"
 
 
@@ -132,10 +132,10 @@ def compute_probability(weights: Mapping[str, float], features: Mapping[str, flo
     >>> compute_probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
     0.5
     """
-    return 1 / (1 + math.exp(-log_odds(weights, features)))
+    return 1 / (1 + math.exp(-compute_log_odds(weights, features)))
 
 
-def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+def compute_log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
     return weights["bias"] + sum(
         weight * features[name] for name, weight in weights.items() if name != "bias"
     )

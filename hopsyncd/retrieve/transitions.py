@@ -94,7 +94,7 @@ def compute_pull(
     match.
     """
     row = context.snapshot.index.outgoing.vector_row[out]
-    cosines = context.likeness.of_rows(row).astype(np.float64)
+    cosines = context.likeness.get_cosines(row).astype(np.float64)
     pull: Floats = (
         np.maximum(similarity, 0)
         * _compute_rarity(context.snapshot, out)
@@ -130,7 +130,7 @@ def find_edge_transitions(
     snapshot = context.snapshot
     edges = snapshot.find_edges(passage_rows)
     between = np.flatnonzero(
-        snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end)
+        snapshot.get_document_keys(edges.start) != snapshot.get_document_keys(edges.end)
     )
     start, end, out = edges.start[between], edges.end[between], edges.source_question[between]
     back = edges.is_backward[between]
@@ -251,7 +251,7 @@ def find_outgoing_names(context: QueryContext, passage_rows: Integers) -> NameTr
     weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
     passage_row = passage_rows[position]
     return NameTransitions(
-        passage_row, name, _scale_groups(weight, position), snapshot.document_keys(passage_row)
+        passage_row, name, _scale_groups(weight, position), snapshot.get_document_keys(passage_row)
     )
 
 
@@ -289,7 +289,7 @@ def find_incoming_mentions(
     snapshot = context.snapshot
     mentions = _select_most_like(context, names, settings.mentions)
     passage_row, position = mentions.passage_row, mentions.name_position
-    cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
+    cosines = context.likeness.get_cosines(mentions.vector_row).astype(np.float64)
     weight = mentions.weight * np.exp(settings.name_sharpness * cosines)
     known_shares = _share_known_words(context, names, brought).take(position, axis=1)
     has = context.coverage.select(passage_row)
@@ -299,7 +299,7 @@ def find_incoming_mentions(
         passage_row,
         names[position],
         _scale_groups(weight, position),
-        snapshot.document_keys(passage_row),
+        snapshot.get_document_keys(passage_row),
     ), position
 
 
@@ -344,7 +344,7 @@ def _select_most_like(context: QueryContext, names: Integers, count: int) -> Men
     if tied.any():
         tied_rows = np.flatnonzero(tied)
         order = (
-            -context.likeness.of_rows(row[tied_rows]),
+            -context.likeness.get_cosines(row[tied_rows]),
             snapshot.passage_ids[passage_row[tied_rows]],
             row[tied_rows],
         )
@@ -363,9 +363,9 @@ def _make_sortable_likeness(context: QueryContext, rows: Integers) -> NDArray[np
     """
     shown = take_flags(context.snapshot.statistics.visible.vectors, rows)
     if shown.all():
-        return to_sortable(context.likeness.of_rows(rows))
+        return to_sortable(context.likeness.get_cosines(rows))
     like = np.full(len(rows), LEAST_SORTABLE)
-    like[shown] = to_sortable(context.likeness.of_rows(rows[shown]))
+    like[shown] = to_sortable(context.likeness.get_cosines(rows[shown]))
     return like
 
 

@@ -34,7 +34,7 @@ class Acl:
         of_source = (folders for folders in self.folders if folders.source == source)
         return self.shows(source) and not any(folders.hides(path) for folders in of_source)
 
-    def hidden_among(self, sources: Iterable[str]) -> Mask:
+    def select_hidden(self, sources: Iterable[str]) -> Mask:
         """Select the sources and folders that the caller may not see."""
         if self.visible is None:
             return frozenset()

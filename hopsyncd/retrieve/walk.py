@@ -135,7 +135,7 @@ def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
     """Return the passages that mention the name, and the score that the name brings to each
     passage."""
     mentions = find_mentions(context, name)
-    cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
+    cosines = context.likeness.get_cosines(mentions.vector_row).astype(np.float64)
     weights = mentions.weight * np.exp(_MENTION_SHARPNESS * cosines)
     passage_rows, positions = np.unique(mentions.passage_row, return_inverse=True)
     return passage_rows, _normalise(sum_exactly(weights, positions, len(passage_rows), _SEEDS))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hopsyncd.web.team_page import TeamPage
 
 
-def team_page(config: Config) -> TeamPage | None:
+def load_team_page(config: Config) -> TeamPage | None:
     """Create the web interface at `access.page`, or return None if `access.page` is not set.
 
     Raises SocketRefused if the secret or the CA file of the login provider cannot be used.

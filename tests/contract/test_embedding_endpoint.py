@@ -187,12 +187,12 @@ def test_a_wrong_reply_is_refused_with_its_fault(
     message = why(bench)
     assert said in message
     assert endpoint.base_url.split("/")[2] in message
-    status = bench.encoder.status()
+    status = bench.encoder.describe_status()
     assert status["failure"] == message
     endpoint.play = embed()
     bench.time.now += 60
     assert bench.encoder.encode(["Rome"]).shape == (1, 64)
-    assert bench.encoder.status()["failure"] is None
+    assert bench.encoder.describe_status()["failure"] is None
 
 
 def test_too_many_dimensions_are_refused_at_once(bench: Bench, endpoint: Endpoint) -> None:
@@ -366,7 +366,7 @@ def test_the_stored_probe_is_what_counts(endpoint: Endpoint, tmp_path: Path) -> 
 def test_tokens_are_counted_and_limited_per_day(endpoint: Endpoint, tmp_path: Path) -> None:
     bench = Bench(endpoint, tmp_path, encoder_max_tokens_per_day=900)
     bench.encoder.encode(["Rome is a city."])
-    spent = bench.encoder.status()
+    spent = bench.encoder.describe_status()
     assert spent["calls_today"] == 2
     sent = [text for request in endpoint.requests for text in request["input"]]
     assert spent["tokens_today"] == sum(len(text) // 4 for text in sent)

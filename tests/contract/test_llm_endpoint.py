@@ -226,7 +226,10 @@ def test_the_key_goes_to_the_endpoint_and_into_no_error(
         ask(llm, call("hello"), Rows, Usage())
     assert endpoint.headers[0]["authorization"] == "Bearer sk-very-secret"
     shown = "".join(
-        map(repr, [caught.value, llm, llm.status(), HttpClient("http://h", "sk-very-secret")])
+        map(
+            repr,
+            [caught.value, llm, llm.describe_status(), HttpClient("http://h", "sk-very-secret")],
+        )
     )
     assert "secret" not in shown
 

@@ -212,12 +212,12 @@ def test_a_root_behind_a_link_is_watched(root: Path, hints: Hints) -> None:
 def test_a_missing_root_is_watched_once_it_is_there(tmp_path: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1)
     watcher.watch(tmp_path / "later", hints)
-    assert not watcher.status().watching
-    assert "no such file" in watcher.status().why
-    assert watcher.status().hint
+    assert not watcher.describe_status().watching
+    assert "no such file" in watcher.describe_status().why
+    assert watcher.describe_status().hint
     (tmp_path / "later").mkdir()
     wait_for(lambda: hints.calls == [None])
-    assert watcher.status().watching
+    assert watcher.describe_status().watching
     (tmp_path / "later/x.md").touch()
     wait_for(lambda: "x.md" in hints.told)
     watcher.stop()
@@ -253,7 +253,7 @@ def test_a_dead_emitter_is_noticed_and_replaced(root: Path, hints: Hints) -> Non
     watcher.watch(root, hints)
     for emitter in made[0].emitters:
         emitter.stop()
-    wait_for(lambda: len(made) == 2 and watcher.status().watching)
+    wait_for(lambda: len(made) == 2 and watcher.describe_status().watching)
     assert None in hints.told
     (root / "x.md").touch()
     wait_for(lambda: "x.md" in hints.told)
@@ -272,7 +272,7 @@ def test_running_out_of_watches_falls_back_to_scans(root: Path, hints: Hints) ->
 
     watcher = FolderWatcher(observer=observer)
     watcher.watch(root, hints)
-    status = watcher.status()
+    status = watcher.describe_status()
     watcher.stop()
     assert not status.watching
     assert "limit" in status.why
@@ -291,10 +291,10 @@ def test_running_out_of_watches_for_subfolders_is_noticed(root: Path, hints: Hin
 
     watcher = FolderWatcher(debounce_s=0.1, observer=Limited)
     watcher.watch(root, hints)
-    assert watcher.status().watching
+    assert watcher.describe_status().watching
     full.set()
     (root / "one-too-many").mkdir()
-    wait_for(lambda: not watcher.status().watching)
+    wait_for(lambda: not watcher.describe_status().watching)
     watcher.stop()
     assert None in hints.told
 
@@ -324,7 +324,7 @@ def test_no_event_is_sent_after_the_watcher_stops(root: Path, hints: Hints) -> N
     (root / "y.md").touch()
     time.sleep(0.4)
     assert hints.calls == told
-    assert not watcher.status().watching
+    assert not watcher.describe_status().watching
     with pytest.raises(RuntimeError):
         watcher.watch(root, hints)
 
@@ -345,8 +345,8 @@ class TestDeeplyNestedFolders:
         inner = "d/" * 900 + "new.md"
         (deep / inner).write_text("x")
         wait_for(lambda: inner in hints.told)
-        assert watcher.status().watching
-        assert ("too deep to be watched" in watcher.status().why) == (depth > 2000)
+        assert watcher.describe_status().watching
+        assert ("too deep to be watched" in watcher.describe_status().why) == (depth > 2000)
         watcher.stop()
 
     def test_that_move_in_do_not_end_the_watch(
@@ -357,12 +357,12 @@ class TestDeeplyNestedFolders:
         nest(outside, 3000, {"deep.md": b"x"})
         (outside / "d").rename(deep / "d")
         wait_for(lambda: "d" in hints.told)
-        wait_for(lambda: "too deep to be watched" in watcher.status().why)
+        wait_for(lambda: "too deep to be watched" in watcher.describe_status().why)
         (deep / "d").rename(deep / "e")
         wait_for(lambda: "e" in hints.told)
         (deep / "after.md").write_text("x")
         wait_for(lambda: "after.md" in hints.told)
-        assert watcher.status().watching
+        assert watcher.describe_status().watching
 
 
 def test_an_unexpected_error_of_the_watch_is_a_status(root: Path, hints: Hints) -> None:
@@ -371,6 +371,6 @@ def test_an_unexpected_error_of_the_watch_is_a_status(root: Path, hints: Hints) 
 
     watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1, observer=broken)
     watcher.watch(root, hints)
-    assert not watcher.status().watching
-    assert "an unexpected error (see the log)" in watcher.status().why
+    assert not watcher.describe_status().watching
+    assert "an unexpected error (see the log)" in watcher.describe_status().why
     watcher.stop()

@@ -96,7 +96,7 @@ def served_by(snapshot: Snapshot) -> dict[str, object]:
         "passages": sorted(ids[entries].tolist()),
         "counts": (counts.passages, counts.words),
         "homes": sorted(
-            zip(ids[entries].tolist(), snapshot.document_keys(entries).tolist(), strict=True)
+            zip(ids[entries].tolist(), snapshot.get_document_keys(entries).tolist(), strict=True)
         ),
         "vectors": sorted(
             (int(ids[entry]), vectors[row].tolist())

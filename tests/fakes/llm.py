@@ -12,7 +12,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from hopsyncd.models.llm_maker import LlmQuestionMaker, Mode
 from hopsyncd.models.llm_questions import LlmExtractor
-from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.models.llm_statements import make_prompt_spec
 from tests.fakes.lived import NAMES, page
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -43,7 +43,7 @@ def good_reply(user: str) -> str:
     parts = []
     for passage in passages_in(user):
         first = passage["text"].split(".")[0]
-        names = [mention.keyword for mention in FakeLanguage().mentions([passage["text"]])[0]]
+        names = [mention.keyword for mention in FakeLanguage().find_mentions([passage["text"]])[0]]
         about = [*names, "the matter", "the place", "the time", "the reason"][:4]
         parts.append(
             {
@@ -61,7 +61,7 @@ def stated_reply(user: str) -> str:
     for passage in passages_in(user):
         statements = []
         for sentence in filter(str.strip, passage["text"].replace("\n", " ").split(".")):
-            (found,) = FakeLanguage().mentions([sentence])
+            (found,) = FakeLanguage().find_mentions([sentence])
             names = [sentence[one.start : one.end] for one in found]
             facts = [
                 {"subject": one, "relation": "meets", "object": other}
@@ -150,5 +150,5 @@ def asked_maker(
     calls_a_round: int = 2,
     dimensions: int = 16,
 ) -> LlmQuestionMaker:
-    asker = LlmExtractor(llm, passages_per_call, calls_a_round, prompt_spec_for(mode))
+    asker = LlmExtractor(llm, passages_per_call, calls_a_round, make_prompt_spec(mode))
     return LlmQuestionMaker(asker, FakeLanguage(), FakeEncoder(dimensions), mode)

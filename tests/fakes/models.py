@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.models.keywords import Mention, find_neutral_spans, mentions
+from hopsyncd.models.keywords import Mention, find_mentions, find_neutral_spans
 from hopsyncd.models.language import Entity, EntityKind
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import BuiltinMaker, MakeResult, QuestionMaker
@@ -73,10 +73,10 @@ class FakeLanguage:
 
     name = "neutral"
 
-    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        return [mentions(text, find_neutral_spans(text)) for text in texts]
+    def find_mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+        return [find_mentions(text, find_neutral_spans(text)) for text in texts]
 
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+    def find_entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Four digits are a date, others a number; a capitalised word after `in` is a place, after
         `by` a person."""
         return [

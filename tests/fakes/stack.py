@@ -77,7 +77,7 @@ class Stack:
         self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False
     ) -> SyncOutcome:
         """A whole sync; `between` is called after each batch."""
-        turns = self.path.turns(self.source, Scope(under, accept_empty))
+        turns = self.path.sync_in_turns(self.source, Scope(under, accept_empty))
         while True:
             try:
                 next(turns)

@@ -40,7 +40,7 @@ from hopsyncd.api.requests import (
     WatchRequest,
 )
 from hopsyncd.errors import HopsyncdError
-from hopsyncd.formats.blocks import link_to_name, names_of
+from hopsyncd.formats.blocks import list_names, make_name_link
 from hopsyncd.formats.chunking import split_into_passages
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.readers import extract
@@ -288,7 +288,7 @@ def _page(media: str, text: str) -> object:
 
 def _document(kind: str, text: str) -> object:
     blocks = extract(text.encode("utf-8", "replace"), kind)
-    names = names_of(blocks, None)
+    names = list_names(blocks, None)
     pieces = split_into_passages(blocks)
     for piece in pieces:
         for link in piece.links:
@@ -382,7 +382,9 @@ PARSERS: dict[str, Parser] = {
         lambda text: _document("text/markdown", f"---\naliases: [{text}]\ntags: {text}\n---\nb\n")
     ),
     "heading": Parser(lambda text: _document("text/markdown", f"# {text}")),
-    "link": Parser(lambda text: (link_to_name(text), list_candidates(text[:4096], "s", "a/b.md"))),
+    "link": Parser(
+        lambda text: (make_name_link(text), list_candidates(text[:4096], "s", "a/b.md"))
+    ),
     "names of a document": Parser(lambda text: normalise_document_names([text, find_topic(text)])),
     "passage": Parser(_passage, 4096),  # chunking makes none longer
     "phrase in a passage": Parser(lambda text: contains_literal(text[:4096], f"{text}!"), 10_000),

@@ -87,7 +87,7 @@ def test_many_questions_about_few_names_give_the_argmax(answered: int, asked: in
     sets = [triplets(number, some(answered), some(asked)) for number in range(60)]
     index = index_of(3, (sets[:20], sets[20:50], sets[50:]))
     rows = np.flatnonzero(index.matches.died == IN_FORCE)
-    held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
+    held = make_match_records(index, MatchColumns.from_rows(index.matches, rows))
     assert {match.question: match for match in held} == expected(sets)
 
 
@@ -122,7 +122,7 @@ def test_large_groups_that_are_nearly_equal_give_the_argmax(
     similarities[halves == 0] = -np.inf
     similarities[asked.passage_row[:, None] == known.passage_row] = -np.inf
     by_id = np.argsort(known.id)
-    matches = MatchColumns.of_rows(index.matches, asked.match_row)
+    matches = MatchColumns.from_rows(index.matches, asked.match_row)
     assert matches.target_question.tolist() == by_id[similarities[:, by_id].argmax(1)].tolist()
     assert matches.similarity.tolist() == similarities.max(1).tolist()
 
@@ -138,7 +138,7 @@ def test_passages_added_one_by_one_give_the_argmax() -> None:
     sets = [triplets(number, some(4), some(2)) for number in range(150)]
     index = index_of(dimensions, (sets[:130], *([question_set] for question_set in sets[130:])))
     rows = np.flatnonzero(index.matches.died == IN_FORCE)
-    held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
+    held = make_match_records(index, MatchColumns.from_rows(index.matches, rows))
     assert {match.question: match for match in held} == expected(sets)
 
 
@@ -212,7 +212,7 @@ def test_deferred_comparisons_give_the_argmax(monkeypatch: pytest.MonkeyPatch, m
         update_matches(index, gone, last, deferred)
         index.settle(2)
         rows = np.flatnonzero(index.matches.died == IN_FORCE)
-        held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
+        held = make_match_records(index, MatchColumns.from_rows(index.matches, rows))
         assert {match.question: match for match in held} == expected(
             [sets[n] for n in order[ended:]], most
         )

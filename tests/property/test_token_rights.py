@@ -39,5 +39,5 @@ def test_a_token_shows_the_sources_that_the_rules_and_its_limit_allow(
     credentials = Credentials(address="192.0.2.1", holder=user, group_names=groups, token="1")
     wanted = next(one for one in LIMITED_ROLES if one == role)
     acl = access.identify_remote_caller(wanted, credentials, limit).acl
-    assert acl.hidden_among(SOURCES) == frozenset(SOURCES) - expected
+    assert acl.select_hidden(SOURCES) == frozenset(SOURCES) - expected
     assert not acl.shows("never")

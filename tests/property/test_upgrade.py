@@ -98,7 +98,7 @@ class Upgrade:
 
         stack.path.yield_to_edits = yield_to_edits
         try:
-            for _ in stack.path.turns(stack.source, Scope()):
+            for _ in stack.path.sync_in_turns(stack.source, Scope()):
                 self.check(stack)
             self.newer.update(self.files.files.values())
             self.checked -= 1

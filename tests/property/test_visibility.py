@@ -209,7 +209,7 @@ def check_history(
 ) -> None:
     """Differences, counts and the log are those of the index that never had the source."""
     if isinstance(hidden, Acl):
-        mask = hidden.hidden_among(read_source_names(both.stack.connection).values())
+        mask = hidden.select_hidden(read_source_names(both.stack.connection).values())
     else:
         mask = hidden
     for (old, old_alone), (new, new_alone) in pairwise(versions):

@@ -44,7 +44,7 @@ RECORDED: dict[str, AccessRule] = {"closed": OPEN, "old": OPEN}
 
 async def whoami(request: Request) -> JSONResponse:
     caller = request.state.caller
-    hidden = caller.acl.hidden_among(RECORDED)
+    hidden = caller.acl.select_hidden(RECORDED)
     return JSONResponse({"role": caller.role, "hidden": sorted(hidden)})
 
 

@@ -14,7 +14,7 @@ from hopsyncd.api.access_rules import AccessRules, list_rules_at_start
 from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import Config, check_config
 from hopsyncd.errors import BadRequest, ConfigError
-from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
+from hopsyncd.ingest.backup_process import BackupOrder, run_order, verify_copy
 from hopsyncd.ingest.backup_schedule import COMMAND, require_folder
 from store.access_rules import NOBODY, OPEN, RESTORED, AccessRule, FolderClause
 from store.backup_folder import CONFIG, Backup, list_backups, make_backup, rotate
@@ -100,10 +100,10 @@ def test_backups_on_request_and_those_of_the_schedule_take_no_place_of_each_othe
     folder, database = tmp_path / "b", tmp_path / "data/hopsyncd.db"
     scheduled = [made(stack, folder, NOW_MS + day).name for day in range(2)]
     order = {"database": str(database), "folder": str(folder), "keep": 2, "config_file": ""}
-    wanted = [answer({**order, "is_requested": True}) for _ in range(3)]
+    wanted = [run_order({**order, "is_requested": True}) for _ in range(3)]
     assert [one["removed"] for one in wanted] == [[], [], [wanted[0]["name"]]]
     assert all("-requested" in one["name"] for one in wanted)
-    assert answer(order)["removed"] == [scheduled[0]]
+    assert run_order(order)["removed"] == [scheduled[0]]
     kept = {backup.name for backup in list_backups(folder)}
     assert {scheduled[1], wanted[1]["name"], wanted[2]["name"]} < kept and len(kept) == 4
 
@@ -119,7 +119,7 @@ def test_a_copy_with_errors_is_refused_and_the_older_backups_stay(
     good = made(stack, folder)
     stack.connection.execute("UPDATE match SET similarity = 0.125 WHERE died > 1000")
     order = {"database": str(database), "folder": str(folder), "keep": 1, "config_file": ""}
-    what, why, _ = answer(order)["error"]
+    what, why, _ = run_order(order)["error"]
     assert "older backups are kept" in what and "edge threshold" in why
     assert list_backups(folder) == [good]
     assert [path.name for path in folder.iterdir() if path.name != ".lock"] == [good.name]
@@ -332,7 +332,7 @@ def test_the_backup_process_reports_the_new_and_the_removed_backups(
 ) -> None:
     database, folder = tmp_path / "data/hopsyncd.db", tmp_path / "b"
     order = asdict(BackupOrder(str(database), str(folder), 1, str(tmp_path / "no.toml")))
-    first, second = answer(order), answer(order)
+    first, second = run_order(order), run_order(order)
     assert second["removed"] == [first["name"]] and second["kept"] == 1
 
 

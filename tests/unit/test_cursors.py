@@ -134,7 +134,7 @@ def test_an_item_that_failed_is_not_said_to_be_read_again(stack: Stack) -> None:
     memory(stack).unreadable = {"b.md"}
     memory(stack).put("b.md", b"Ada wrote a program.")
     stack.sync()
-    for _ in stack.path.turns(stack.source, Scope(whole=True)):
+    for _ in stack.path.sync_in_turns(stack.source, Scope(whole=True)):
         assert not stack.path.progress.again
         assert stack.path.progress.documents_total == 1
 
@@ -215,7 +215,7 @@ def test_released_pins_void_the_cursor_even_during_a_sync(tmp_path: Path) -> Non
     stack.sync()
     for path in FILES:
         memory(stack).put(path, b"Another text.")
-    turns = stack.path.turns(stack.source, Scope())
+    turns = stack.path.sync_in_turns(stack.source, Scope())
     next(turns)
     release_pins(stack.connection, stack.source.id)
     assert [*turns]

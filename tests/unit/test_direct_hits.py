@@ -140,7 +140,7 @@ def test_a_watched_question_compares_new_passages_as_the_search_does(asking: Ask
     row = int(context.snapshot.passage_rows.max())
     passages = context.snapshot.index.passages
     vectors = np.arange(passages.vector_start[row], passages.vector_end[row])
-    best = float(context.likeness.of_rows(vectors).max())
+    best = float(context.likeness.get_cosines(vectors).max())
     value = OF_LIKENESS * best + WHOLE_PASSAGE_WEIGHT * float(context.likeness.whole[row])
     for least, is_asked_again in ((value - 1e-6, True), (value + 1e-6, False)):
         only_direct = replace(

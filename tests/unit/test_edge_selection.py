@@ -51,7 +51,7 @@ def matched(index: LiveIndex) -> dict[int, int]:
 def held(index: LiveIndex) -> list[Match]:
     """The matches at the head."""
     rows = index.outgoing.match_row[index.outgoing.match_row >= 0]
-    return make_match_records(index, MatchColumns.of_rows(index.matches, rows))
+    return make_match_records(index, MatchColumns.from_rows(index.matches, rows))
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ from hopsyncd.models.language import SpacyLanguage
 encoder, language = OnnxEncoder(Path(sys.argv[1])), SpacyLanguage("default")
 print({"torch", "spacy", "onnx", "onnxruntime", "tokenizers"} & sys.modules.keys())
 encoder.encode(["a"])
-language.mentions(["a"])
+language.find_mentions(["a"])
 language.close()
 print({"torch", "transformers", "sentence_transformers", "spacy"} & sys.modules.keys())
 """
@@ -251,7 +251,7 @@ def language() -> Iterator[SpacyLanguage]:
 
 
 def worker_of(language: SpacyLanguage) -> Process:
-    language.mentions(["A text."])
+    language.find_mentions(["A text."])
     return language._child.get()
 
 
@@ -259,21 +259,24 @@ def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
     language: SpacyLanguage,
 ) -> None:
     text = "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn read it, and Anna Holm."
-    (names,), entities = language.mentions([text]), language.entities([text])
+    (names,), entities = language.find_mentions([text]), language.find_entities([text])
     assert {"mira kaltenbrunn", "oslo"} <= {name.keyword for name in names}
     for kill in (signal.SIGKILL, signal.SIGTERM):
         worker = worker_of(language)
         worker.send_signal(kill)
         worker.wait()
-        assert (language.mentions([text]), language.entities([text])) == ([names], entities)
+        assert (language.find_mentions([text]), language.find_entities([text])) == (
+            [names],
+            entities,
+        )
 
 
 def test_an_idle_language_process_ends_and_comes_back_with_the_next_text() -> None:
     texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
     with closing(SpacyLanguage("default", idle_s=0.3)) as language:
-        found, ended = language.mentions(texts), worker_of(language)
+        found, ended = language.find_mentions(texts), worker_of(language)
         assert ended.wait(20) == -signal.SIGKILL
-        assert language.mentions(texts) == found
+        assert language.find_mentions(texts) == found
         assert worker_of(language) is not ended
 
 
@@ -287,9 +290,9 @@ def test_a_language_process_in_use_does_not_end() -> None:
 
 def test_a_language_process_that_gives_back_memory_goes_on(language: SpacyLanguage) -> None:
     texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
-    worker, found = worker_of(language), language.mentions(texts)
+    worker, found = worker_of(language), language.find_mentions(texts)
     worker.send_signal(signal.SIGALRM)
-    assert language.mentions(texts) == found
+    assert language.find_mentions(texts) == found
     assert worker_of(language) is worker
 
 
@@ -301,10 +304,10 @@ def test_the_names_in_a_text_do_not_depend_on_the_texts_beside_it(language: Spac
         *(f"Anna Holm met Peter Ravn of Bergen in {1900 + n}. " * n for n in range(0, 40, 3)),
         "x " * 500,
     ]
-    alone = [language.mentions([text])[0] for text in texts]
-    assert language.mentions(texts) == alone
-    assert language.mentions(texts[::-1]) == alone[::-1]
-    assert language.mentions([]) == []
+    alone = [language.find_mentions([text])[0] for text in texts]
+    assert language.find_mentions(texts) == alone
+    assert language.find_mentions(texts[::-1]) == alone[::-1]
+    assert language.find_mentions([]) == []
 
 
 def test_names_are_found_as_spacy_finds_them_with_all_its_rules() -> None:
@@ -372,10 +375,10 @@ def test_no_row_of_a_matrix_product_depends_on_the_rows_beside_it(data: st.DataO
 
 def test_a_language_process_killed_while_it_works_costs_no_text(language: SpacyLanguage) -> None:
     texts = [f"Person{n} Ravn met Anna Holm in Oslo in {1900 + n}. " * 20 for n in range(40)]
-    expected = [language.mentions([text]) for text in texts]
+    expected = [language.find_mentions([text]) for text in texts]
     worker = worker_of(language)
     with ThreadPoolExecutor(3) as pool:
-        found = [pool.submit(language.mentions, [text]) for text in texts]
+        found = [pool.submit(language.find_mentions, [text]) for text in texts]
         found[5].result()
         worker.kill()
         assert [one.result() for one in found] == expected
@@ -387,7 +390,7 @@ import os, sys
 from pathlib import Path
 from hopsyncd.models.language import SpacyLanguage
 language = SpacyLanguage("default")
-language.mentions(["A text."])
+language.find_mentions(["A text."])
 pid = language._child.get().pid
 print(pid, b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes(), flush=True)
 os.kill(os.getpid(), 9)
@@ -440,11 +443,11 @@ def test_while_its_model_is_made_the_encoder_says_so(tmp_path: Path) -> None:
 def test_a_language_process_is_started_ahead_of_the_text_that_needs_it() -> None:
     texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
     with closing(SpacyLanguage("default", idle_s=0.3)) as language:
-        found, ended = language.mentions(texts), worker_of(language)
+        found, ended = language.find_mentions(texts), worker_of(language)
         assert ended.wait(20) == -signal.SIGKILL
         language.wake()
         started, end_s = False, time.monotonic() + 20
         while not started and time.monotonic() < end_s:
             started = language._child.is_running
         assert started
-        assert language.mentions(texts) == found
+        assert language.find_mentions(texts) == found

@@ -368,7 +368,7 @@ def test_a_search_that_cannot_be_made_here_is_refused(
 
 def test_the_reranker_orders_the_nearest_passages(stack: Stack, tmp_path: Path) -> None:
     class ByLength:
-        def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
             assert question == QUESTION
             return [float(len(text)) for text in texts]
 

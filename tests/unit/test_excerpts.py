@@ -152,7 +152,7 @@ def test_titles_paths_dates_and_headings_are_sent_once(collection: Collection) -
         },
         {"path": "empty.md", "passages": {"3": "No gate here today."}},
     ]
-    assert [material.passage(number) for number in (0, 1, 3, 4)] == [None, 1, 3, None]
+    assert [material.get_passage(number) for number in (0, 1, 3, 4)] == [None, 1, 3, None]
 
 
 def test_a_hostile_passage_cannot_leave_its_field(collection: Collection) -> None:
@@ -175,9 +175,9 @@ def test_a_hostile_passage_cannot_leave_its_field(collection: Collection) -> Non
 def test_a_quote_is_taken_for_the_sentence_that_it_is_like(collection: Collection) -> None:
     collection.add(("The gate closes at ten.", 0.9), ("It opens again at six.", 0.5))
     material = Material(collection.found, tuple(collection.choose()), {})
-    assert material.sentence(1, "the GATE closes at") == "The gate closes at ten."
-    assert material.sentence(1, "it opens at six") == "It opens again at six."
-    assert material.sentence(1, "the door was sold to Paris") is None
+    assert material.find_sentence(1, "the GATE closes at") == "The gate closes at ten."
+    assert material.find_sentence(1, "it opens at six") == "It opens again at six."
+    assert material.find_sentence(1, "the door was sold to Paris") is None
 
 
 @pytest.mark.parametrize("budget", [1000, 2500])

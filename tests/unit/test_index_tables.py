@@ -48,7 +48,7 @@ class TestTable:
     def test_rows_are_kept_in_the_order_in_which_they_were_added(
         self, batches: list[list[int]]
     ) -> None:
-        table, expected = Pairs.empty(), list[int]()
+        table, expected = Pairs.make_empty(), list[int]()
         for batch in batches:
             new = Pairs(large=ints(batch), small=np.array(batch, dtype=np.int32) * -1)
             table = table.extend(new)
@@ -58,13 +58,13 @@ class TestTable:
         assert [table.large.dtype, table.small.dtype] == [np.dtype(np.int64), np.dtype(np.int32)]
 
     def test_adding_rows_leaves_the_arrays_of_a_reader_unchanged(self) -> None:
-        before = Pairs.empty().extend(pairs(1, 2))
+        before = Pairs.make_empty().extend(pairs(1, 2))
         after = before.extend(pairs(*range(1000)))
         assert (before.large.tolist(), len(before)) == ([1, 2], 2)
         assert (len(after), after.large[:4].tolist()) == (1002, [1, 2, 0, 1])
 
     def test_rows_that_fit_into_the_spare_room_are_added_in_place(self) -> None:
-        before = Pairs.empty().extend(pairs(1))
+        before = Pairs.make_empty().extend(pairs(1))
         after = before.extend(pairs(2))
         assert np.shares_memory(before.large, after.large)
         after.small[0] = 7
@@ -88,9 +88,9 @@ class TestTable:
         tables = [table for table in vars(index).values() if isinstance(table, Table)]
         assert len(tables) == 19
         for table in tables:
-            columns = table.columns()
+            columns = table.map_columns()
             assert columns
-            assert {name: column.dtype for name, column in columns.items()} == table.dtypes()
+            assert {name: column.dtype for name, column in columns.items()} == table.list_dtypes()
 
 
 class TestPostings:

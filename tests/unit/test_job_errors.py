@@ -40,7 +40,7 @@ def test_errors_that_can_name_hidden_items_are_not_shown(
         reader=SimpleNamespace(get_connection=lambda: None),
         state=SimpleNamespace(config=settings, models=SimpleNamespace(endpoint=None)),
         names=SimpleNamespace(removed=()),
-        worker=SimpleNamespace(next_runs=lambda: runs),
+        worker=SimpleNamespace(list_next_runs=lambda: runs),
     )
     nothing = cast(Any, None)
     service = StatusService(cast(Any, parts), nothing, {}, nothing, nothing)

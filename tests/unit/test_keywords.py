@@ -2,11 +2,11 @@
 
 import pytest
 
-from hopsyncd.models.keywords import find_neutral_spans, find_topic, mentions, normalise
+from hopsyncd.models.keywords import find_mentions, find_neutral_spans, find_topic, normalise
 
 
 def names(text: str) -> list[str]:
-    return sorted(mention.keyword for mention in mentions(text, find_neutral_spans(text)))
+    return sorted(mention.keyword for mention in find_mentions(text, find_neutral_spans(text)))
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_section_of_a_manual_is_no_part_of_a_name() -> None:
 def test_options_identifiers_numbered_things_and_versions_are_names(
     text: str, expected: str
 ) -> None:
-    assert expected in {mention.keyword for mention in mentions(text, [])}
+    assert expected in {mention.keyword for mention in find_mentions(text, [])}
 
 
 @pytest.mark.parametrize("text", ["e.g. this, i.e. that", "half.The rest", "12.5 % of 2021-08-05"])
 def test_abbreviations_shares_and_dates_are_no_codes(text: str) -> None:
-    assert mentions(text, []) == ()
+    assert find_mentions(text, []) == ()
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_a_heading_is_a_topic_unless_it_names_a_part_of_the_page(heading: str, t
     ],
 )
 def test_numbers_and_amounts_are_no_names(text: str) -> None:
-    found = [mention.keyword for mention in mentions(text, find_neutral_spans(text))]
+    found = [mention.keyword for mention in find_mentions(text, find_neutral_spans(text))]
     assert not [name for name in found if any(map(str.isdigit, name))]
 
 
 def test_years_and_versions_are_names() -> None:
     text = "Since 1984, Python 3.12 and 3.11.2"
     assert {"1984", "3 12", "3 11 2"} <= {
-        mention.keyword for mention in mentions(text, find_neutral_spans(text))
+        mention.keyword for mention in find_mentions(text, find_neutral_spans(text))
     }
 
 
@@ -109,4 +109,8 @@ def test_the_names_of_columns_are_no_names() -> None:
     text = "Team: Blues | Stanley Cups: one\nTeam: Flyers\nNote: Team is a word"
     words = ("Team", "Blues", "Stanley Cups", "Team: Flyers", "Note")
     spans = [(text.index(word), text.index(word) + len(word)) for word in words]
-    assert [mention.keyword for mention in mentions(text, spans)] == ["blues", "flyers", "note"]
+    assert [mention.keyword for mention in find_mentions(text, spans)] == [
+        "blues",
+        "flyers",
+        "note",
+    ]

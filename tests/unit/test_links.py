@@ -215,7 +215,7 @@ def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path
         return {
             texts[passage].text: paths[home]
             for passage, home in zip(
-                passages, head.document_keys(head.passage_rows).tolist(), strict=True
+                passages, head.get_document_keys(head.passage_rows).tolist(), strict=True
             )
         }
 

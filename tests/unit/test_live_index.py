@@ -24,7 +24,7 @@ def copied(index: LiveIndex) -> LiveIndex:
     codes, remainders = vectors.codes.copy(), vectors.remainders.copy()
     whole, outliers = vectors.passage_codes.copy(), vectors.outliers
     copy.vectors.replace(codes, remainders, len(vectors), whole, len(whole), outliers)
-    columns = {name: column.copy() for name, column in freeze(index).columns()}
+    columns = {name: column.copy() for name, column in freeze(index).list_columns()}
     copy.replace_columns(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("name_texts", "sources", "document_paths", "link_texts"):
         getattr(copy, texts).extend(getattr(index, texts))
@@ -87,11 +87,11 @@ def test_documents_added_together_equal_documents_added_one_by_one() -> None:
     change_documents(together, 1, [], documents)
     for one in documents:
         change_documents(alone, 1, [], [one])
-    columns = dict(freeze(together).columns())
-    assert columns.keys() == dict(freeze(alone).columns()).keys()
+    columns = dict(freeze(together).list_columns())
+    assert columns.keys() == dict(freeze(alone).list_columns()).keys()
     edges = {name for name in columns if name.startswith("link_edges")}
     for name in columns.keys() - edges:  # a link that led nowhere at first gets its edge later
-        assert columns[name].tolist() == dict(freeze(alone).columns())[name].tolist(), name
+        assert columns[name].tolist() == dict(freeze(alone).list_columns())[name].tolist(), name
     for name in (
         "sources",
         "document_paths",

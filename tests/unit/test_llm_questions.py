@@ -19,7 +19,7 @@ from hopsyncd.models.llm_questions import (
     LlmExtractor,
     call_for,
     estimate,
-    reply_model,
+    make_reply_model,
 )
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, good_reply, passages_in
@@ -58,7 +58,7 @@ parts = st.fixed_dictionaries(
 
 
 def parse_reply(said: object, passages: Sequence[Passage]) -> Sequence[LlmOutput | LlmNonsense]:
-    reply = reply_model(QUESTIONS.part, len(passages)).model_validate({"passages": said})
+    reply = make_reply_model(QUESTIONS.part, len(passages)).model_validate({"passages": said})
     return QUESTIONS.parse_reply(reply, passages)
 
 

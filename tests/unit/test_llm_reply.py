@@ -134,7 +134,7 @@ def test_text_of_an_endpoint_is_shown_as_one_short_printable_line() -> None:
     assert make_printable("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
     assert len(make_printable("x" * 10**6)) == 200
     completion = {"choices": [{"message": {"content": "{}"}}]}
-    assert read_completion(json.dumps(completion).encode()).tokens() is None
+    assert read_completion(json.dumps(completion).encode()).count_tokens() is None
 
 
 def test_keys_in_a_reply_do_not_reach_the_error_in_full(tmp_path: Path) -> None:

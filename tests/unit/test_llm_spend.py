@@ -46,7 +46,7 @@ def test_the_cache_forgets_what_was_used_longest_ago() -> None:
             made.append(key)
             return "x" * 1000
 
-        replies.once(key, make, shared=lambda _: True)
+        replies.get_or_make(key, make, shared=lambda _: True)
 
     for key in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):
         text_of(key)
@@ -70,9 +70,9 @@ def test_a_failure_of_one_caller_does_not_fail_another_waiting_caller() -> None:
         raise BudgetSpent("Not asked", "its calls are used", "Ask for less")
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(replies.once, b"k", fail, lambda _: False)
+        first = pool.submit(replies.get_or_make, b"k", fail, lambda _: False)
         began.wait(60)
-        second = pool.submit(replies.once, b"k", lambda: "made", lambda _: False)
+        second = pool.submit(replies.get_or_make, b"k", lambda: "made", lambda _: False)
         go.set()
         assert isinstance(first.exception(60), BudgetSpent)
         assert second.result(60) == ("made", False)
@@ -149,7 +149,7 @@ def test_nothing_is_asked_while_the_ledger_is_damaged(tmp_path: Path) -> None:
     assert isinstance(error, BudgetSpent)
     assert "llm.db" in str(error) and "Move the file away" in error.hint
     assert (desk.sent, desk.usage.calls) == (0, 0)
-    status = desk.llm.status()
+    status = desk.llm.describe_status()
     assert "llm.db" in (status["ledger_problem"] or "")
     (tmp_path / "llm.db").unlink()
     assert desk.ask().name == "red"
@@ -159,7 +159,7 @@ def test_the_status_shows_purposes_endpoint_and_cost(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED, RequestFailure(400, "no"))
     desk.ask("one")
     desk.failure("two")
-    status = desk.llm.status()
+    status = desk.llm.describe_status()
     assert (status["endpoint"], status["model"]) == ("llm.example", "m")
     assert (status["calls_today"], status["tokens_today"]) == (2, 120)
     failure = status["last_failure"]

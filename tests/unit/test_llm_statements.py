@@ -12,13 +12,13 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import LlmNonsense
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm_maker import LlmOutput, LlmStatements
-from hopsyncd.models.llm_questions import call_for, estimate, reply_model
+from hopsyncd.models.llm_questions import call_for, estimate, make_reply_model
 from hopsyncd.models.llm_statements import (
     MAX_STATEMENTS,
     MAX_TOPICS,
     STATEMENTS,
     StatedPart,
-    prompt_spec_for,
+    make_prompt_spec,
 )
 from hopsyncd.models.loading import make_question_maker
 from hopsyncd.models.questions import BuiltinMaker
@@ -47,7 +47,7 @@ def reply(*topics: dict[str, Any]) -> dict[str, Any]:
 
 def stated(reply: dict[str, Any], passages: Sequence[Passage]) -> Sequence[LlmOutput | LlmNonsense]:
     return STATEMENTS.parse_reply(
-        reply_model(StatedPart, len(passages)).model_validate(reply), passages
+        make_reply_model(StatedPart, len(passages)).model_validate(reply), passages
     )
 
 
@@ -164,7 +164,7 @@ def test_the_recipe_names_the_prompt_and_the_model() -> None:
     maker = make_question_maker(config, FakeLanguage(), FakeEncoder(), llm)
     assert "statements+statements/1+fake temperature=0" in maker.generation.name
     assert maker.generation.name == asked_maker(llm, "statements").generation.name
-    assert prompt_spec_for("both") is not STATEMENTS
+    assert make_prompt_spec("both") is not STATEMENTS
 
 
 def test_the_cost_is_estimated_from_the_statement_prompt() -> None:

@@ -40,7 +40,7 @@ def test_any_split_of_the_bytes_gives_the_whole_completion(
     assert heard == whole
     (choice,) = completion.choices
     assert (choice.message.content, choice.finish_reason) == (whole, "stop")
-    assert completion.tokens() == (100, 20)
+    assert completion.count_tokens() == (100, 20)
 
 
 @pytest.mark.parametrize(

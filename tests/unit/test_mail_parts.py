@@ -13,7 +13,7 @@ import pytest
 from connectors.html_tokens import Token, tokenize_html
 from hopsyncd.cli.output import format_place
 from hopsyncd.formats import mail_text
-from hopsyncd.formats.blocks import Block, count_skipped, names_of
+from hopsyncd.formats.blocks import Block, count_skipped, list_names
 from hopsyncd.formats.mail_text import is_stub
 from hopsyncd.formats.media_types import MBOX, OUTLOOK
 from hopsyncd.formats.readers import extract
@@ -373,7 +373,7 @@ def test_an_attached_message_in_base64_is_decoded() -> None:
 
 def test_a_header_field_in_the_text_names_no_message() -> None:
     message = b"Subject: Need help\n\nMIME-Version: 1.0\nSubject: Mast\nFrom: Ann\n\nIt fell.\n"
-    assert names_of(extract(message, MAIL), None) == ("Need help",)
+    assert list_names(extract(message, MAIL), None) == ("Need help",)
 
 
 def exported(sender: str, labels: str, day: int, text: str) -> str:

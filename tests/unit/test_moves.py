@@ -52,7 +52,7 @@ def test_each_version_of_a_move_has_every_document_once(stack: Stack) -> None:
 
 def test_a_document_that_returns_keeps_its_place(stack: Stack) -> None:
     files = moved(stack)
-    turns = stack.path.turns(stack.source, Scope())
+    turns = stack.path.sync_in_turns(stack.source, Scope())
     next(turns)
     files.put("old/20.md", b"Name20 met Ada in Oslo.")
     files.put("old/21.md", FILES["old/21.md"])

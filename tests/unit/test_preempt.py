@@ -211,7 +211,7 @@ def test_an_item_purged_between_two_batches_is_not_indexed_again(tmp_path: Path)
     stack.sync()
     for path, data in FILES.items():
         memory(stack).put(path, data + b" It rained.")
-    turns = stack.path.turns(stack.source, Scope())
+    turns = stack.path.sync_in_turns(stack.source, Scope())
     next(turns)
     purge_document(stack.path, "c.md", "notes", 1)
     assert [*turns] == [Turn.COMMITTED]
@@ -226,7 +226,7 @@ def test_two_sources_take_turns(tmp_path: Path) -> None:
         "other",
         MemoryConnector({f"other/{path}": data + b" It snowed." for path, data in FILES.items()}),
     )
-    turns = [stack.path.turns(one, Scope()) for one in (stack.source, other)]
+    turns = [stack.path.sync_in_turns(one, Scope()) for one in (stack.source, other)]
     for one in turns * 3:
         next(one)
     assert [version.reason.partition(":")[0] for version in stack.versions] == [

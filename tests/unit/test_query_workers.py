@@ -118,7 +118,7 @@ class Desk:
         if not self.has_models:
             return None
         if wanted.kind == "entities":
-            return [*FakeLanguage().entities(wanted.texts)]
+            return [*FakeLanguage().find_entities(wanted.texts)]
         return [*FakeEncoder().encode(wanted.texts)]
 
     def until_handed_over(self, hidden: Mask | Acl = NOBODY) -> None:

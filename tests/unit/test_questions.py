@@ -97,7 +97,7 @@ def test_every_question_has_its_own_id_and_a_vector(passage: Passage) -> None:
 
 
 def test_the_vectors_are_of_the_passage_and_of_its_contexts() -> None:
-    (mentions,) = FakeLanguage().mentions([TEXTS["english"].text])
+    (mentions,) = FakeLanguage().find_mentions([TEXTS["english"].text])
     drafts = draft_questions(TEXTS["english"], mentions)
     assert NAMES in drafts.contexts[0]
     assert len(made(TEXTS["english"]).vectors) == len(drafts.contexts)

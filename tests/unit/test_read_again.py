@@ -139,7 +139,7 @@ def test_after_a_stop_only_the_other_documents_are_read_again(upgraded: Start) -
         return extract(data, media_type)
 
     stack = upgraded(note)
-    turns = stack.path.turns(stack.source, Scope())
+    turns = stack.path.sync_in_turns(stack.source, Scope())
     next(turns)
     next(turns)
     turns.close()
@@ -166,7 +166,7 @@ def test_a_re_reading_is_committed_every_few_seconds(upgraded: Start) -> None:
     stack = upgraded()
     stack.path.batch_documents = 100
     stack.path.monotonic_s = count(0, 11).__next__
-    turns = list(stack.path.turns(stack.source, Scope()))
+    turns = list(stack.path.sync_in_turns(stack.source, Scope()))
     assert len(turns) == len(TEXTS)
 
 
@@ -181,7 +181,7 @@ def test_an_edit_too_large_to_preempt_is_read_next(upgraded: Start, notes: Path)
     stack = upgraded()
     stack.path.batch_documents = 100
     lines = "\n\n".join(f"Ship {number} paid nothing in dues." for number in range(200))
-    turns = stack.path.turns(stack.source, Scope())
+    turns = stack.path.sync_in_turns(stack.source, Scope())
 
     def edit() -> None:
         stack.path.on_reading = lambda: None

@@ -70,12 +70,12 @@ def reranker(
 def test_scores_come_back_in_the_order_of_the_texts(
     endpoint: Endpoint, reranker: HttpReranker
 ) -> None:
-    assert reranker.scores(QUESTION, TEXTS) == [0.006, 0.013, 0.006]
-    assert reranker.scores(QUESTION, []) == []
+    assert reranker.score_texts(QUESTION, TEXTS) == [0.006, 0.013, 0.006]
+    assert reranker.score_texts(QUESTION, []) == []
     (sent,), (headers,) = endpoint.requests, endpoint.headers
     assert sent == {"model": "m-1", "query": QUESTION, "documents": TEXTS, "top_n": 3}
     assert headers["authorization"] == "Bearer secret-key-1"
-    status = reranker.status()
+    status = reranker.describe_status()
     assert (status["calls_today"], status["tokens_today"], status["failure"]) == (1, 77, None)
     assert status["endpoint"] == reranker.host
 
@@ -83,7 +83,7 @@ def test_scores_come_back_in_the_order_of_the_texts(
 def test_a_bare_list_of_scores_is_read_too(endpoint: Endpoint, reranker: HttpReranker) -> None:
     found = [{"index": 2, "score": 1}, {"index": 0, "score": -3.5}, {"index": 1, "score": 0}]
     endpoint.play = lambda _: Response(json.dumps(found).encode())
-    assert reranker.scores(QUESTION, TEXTS) == [-3.5, 0.0, 1.0]
+    assert reranker.score_texts(QUESTION, TEXTS) == [-3.5, 0.0, 1.0]
 
 
 def score(index: object, value: object = 0.5) -> dict[str, object]:
@@ -127,10 +127,10 @@ def test_a_wrong_reply_is_refused_with_its_fault(
     make, why = LIES[name]
     endpoint.play = lambda _: make()
     with pytest.raises(ModelUnavailable) as refused:
-        reranker.scores(QUESTION, TEXTS)
+        reranker.score_texts(QUESTION, TEXTS)
     assert why in str(refused.value)
     assert "secret-key-1" not in str(refused.value)
-    assert reranker.status()["failure"] == str(refused.value)
+    assert reranker.describe_status()["failure"] == str(refused.value)
     assert len(endpoint.requests) <= 2
 
 
@@ -143,7 +143,7 @@ def test_a_silent_endpoint_is_abandoned_and_then_skipped(
     try:
         for _ in range(4):
             with pytest.raises(ModelUnavailable, match="came in time"):
-                reranker.scores(QUESTION, TEXTS)
+                reranker.score_texts(QUESTION, TEXTS)
         assert len(endpoint.requests) == 3, "the fourth call fails at once"
     finally:
         silence.set()
@@ -156,7 +156,7 @@ class Backwards:
         self.error = error
         self.questions: list[str] = []
 
-    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
         self.questions.append(question)
         if self.error:
             raise self.error
@@ -210,7 +210,7 @@ def test_the_walk_keeps_its_part_in_the_order(stack: Stack, tmp_path: Path) -> N
         def __init__(self, first: str) -> None:
             self.first = first
 
-        def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
             return [float(self.first in text) for text in texts]
 
     plain = answer(stack, tmp_path, Search())

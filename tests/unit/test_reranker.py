@@ -36,19 +36,19 @@ def saved(folder: Path, scores: int = 1) -> Path:
 def test_a_cross_encoder_scores_each_text_by_itself(tmp_path: Path) -> None:
     reranker = CrossReranker(str(saved(tmp_path / "model")), threads=1)
     texts = ["Caesar ruled Rome", "Paris", "Caesar ruled Rome " * 5000]
-    scores = reranker.scores("Who ruled Rome?", texts)
+    scores = reranker.score_texts("Who ruled Rome?", texts)
     assert len(set(scores)) == 3
-    assert reranker.scores("Who ruled Rome?", texts[1:2]) == scores[1:2]
-    assert reranker.scores("Who ruled Rome?", []) == []
+    assert reranker.score_texts("Who ruled Rome?", texts[1:2]) == scores[1:2]
+    assert reranker.score_texts("Who ruled Rome?", []) == []
 
 
 def test_nothing_is_loaded_before_the_first_question(tmp_path: Path) -> None:
     reranker = CrossReranker(str(tmp_path / "nowhere"), threads=1)
     with pytest.raises(ModelUnavailable, match="nowhere"):
-        reranker.scores("Who?", ["Caesar"])
+        reranker.score_texts("Who?", ["Caesar"])
 
 
 def test_a_model_with_several_scores_a_pair_is_refused(tmp_path: Path) -> None:
     reranker = CrossReranker(str(saved(tmp_path / "model", scores=3)), threads=1)
     with pytest.raises(ModelUnavailable, match="3 scores"):
-        reranker.scores("Who?", ["Caesar"])
+        reranker.score_texts("Who?", ["Caesar"])

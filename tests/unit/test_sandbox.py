@@ -14,7 +14,7 @@ import pytest
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.sandbox.messages import Limits, decode_result, reply_of
+from hopsyncd.formats.sandbox.messages import Limits, decode_result, encode_reply
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.sandbox.reader_worker import store_bytecode
 
@@ -241,13 +241,13 @@ def test_nested_brackets_that_take_too_long_are_refused(process: ExtractionProce
 def test_the_daemon_never_parses_more_than_a_thousand_blocks_at_once() -> None:
     """Nothing else in the process runs meanwhile, not even a health check."""
     blocks = tuple(Block("paragraph", str(number), 1, 1) for number in range(2500))
-    reply = reply_of(blocks)
+    reply = encode_reply(blocks)
     assert [len(json.loads(line)) for line in reply.splitlines()] == [1000, 1000, 500]
     assert decode_result(reply) == blocks
 
 
 def test_a_worker_that_ignores_the_limit_of_blocks_is_refused() -> None:
-    row = json.loads(reply_of((Block("paragraph", "a", 1, 1),)))
+    row = json.loads(encode_reply((Block("paragraph", "a", 1, 1),)))
     with pytest.raises(ValueError, match="too many blocks"):
         decode_result(json.dumps(row * 250_001).encode())
 

@@ -381,7 +381,7 @@ def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.Mo
     writer = kept.started()
     kept.served(writer)
     may_go_on, edits = threading.Semaphore(0), 4
-    columns = FrozenIndex.columns
+    columns = FrozenIndex.list_columns
 
     def slow_columns(self: FrozenIndex) -> Iterator[tuple[str, Column]]:
         for number, named in enumerate(columns(self)):
@@ -389,7 +389,7 @@ def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.Mo
                 may_go_on.acquire()
             yield named
 
-    monkeypatch.setattr(FrozenIndex, "columns", slow_columns)
+    monkeypatch.setattr(FrozenIndex, "list_columns", slow_columns)
     saved, stack = kept.saved, kept.stack
     stack.path.use_writer(writer, stack.versions.append)
     made = stamp(stack.connection, writer.index.version)

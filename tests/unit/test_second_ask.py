@@ -73,7 +73,7 @@ class Asking:
     def context(self, question: str) -> QueryContext:
         with self.engine.reading() as (connection, served):
             assert served is not None
-            found = self.engine._searcher.context(connection, served, question)
+            found = self.engine._searcher.make_context(connection, served, question)
             every = found.read([PassageId(id_) for id_ in served.passage_ids.tolist()])
             return replace(found, read=lambda ids: {id_: every[id_] for id_ in ids})
 

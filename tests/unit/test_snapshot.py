@@ -103,9 +103,9 @@ def test_a_passage_of_several_documents_belongs_to_the_one_with_the_lowest_path_
     sets, documents = [triplets(1)], [document(1, "a.md", [1]), document(2, "b.md", [1])]
     index = LiveIndex(2)
     advance(index, 1, sets, documents=documents)
-    home = snapshot_at(index, 1).document_keys(np.array([0]))
+    home = snapshot_at(index, 1).get_document_keys(np.array([0]))
     other = indexed(sets, documents[::-1])
-    assert home == other.document_keys(np.array([0])) == min(index.documents.path_key)
+    assert home == other.get_document_keys(np.array([0])) == min(index.documents.path_key)
     for number, row in enumerate(index.documents.path_key.tolist()):
         inside = snapshot_at(index, 1).find_document_passages(row)
         assert inside.tolist() == ([0] if row == home else []), number

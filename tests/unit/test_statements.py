@@ -71,7 +71,7 @@ def graph_of(
 
 
 def ids(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    found: list[int] = graph.ids(np.array(statements, dtype=np.int64)).tolist()
+    found: list[int] = graph.get_ids(np.array(statements, dtype=np.int64)).tolist()
     return found
 
 
@@ -102,7 +102,9 @@ def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:
     )
     graph = graph_of(served, NORTHEAST)
     (start,) = [
-        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
+        one
+        for one in graph.make_paths(graph.find_nearest(9))
+        if ids(graph, one.statements) == [101]
     ]
     paths = search_paths(graph, start, depth=3, beam=2)
     assert [ids(graph, path.statements) for path in paths] == [[101], [101, 201]]
@@ -114,7 +116,9 @@ def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
     question = (0.8, 0.6)
     graph = graph_of(served, question)
     start = next(
-        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
+        one
+        for one in graph.make_paths(graph.find_nearest(9))
+        if ids(graph, one.statements) == [101]
     )
     _, longer = search_paths(graph, start, depth=1, beam=1)
     east, north = np.exp([0.8, 0.6]) / np.exp([0.8, 0.6]).sum()
@@ -128,7 +132,7 @@ def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
 def test_a_path_never_returns_to_a_passage() -> None:
     served = indexed([said(1, ("rome", EAST), ("rome", NORTH))])
     graph = graph_of(served, NORTHEAST)
-    for start in graph.make_paths(graph.nearest(9)):
+    for start in graph.make_paths(graph.find_nearest(9)):
         assert search_paths(graph, start, depth=3, beam=3) == [start]
 
 
@@ -138,7 +142,9 @@ def test_the_beam_keeps_the_best_paths_of_a_round() -> None:
     )
     graph = graph_of(served, NORTHEAST)
     start = next(
-        one for one in graph.make_paths(graph.nearest(9)) if ids(graph, one.statements) == [101]
+        one
+        for one in graph.make_paths(graph.find_nearest(9))
+        if ids(graph, one.statements) == [101]
     )
     kept = {
         beam: [ids(graph, path.statements) for path in search_paths(graph, start, 1, beam)]
@@ -162,8 +168,8 @@ def test_a_search_begins_with_what_is_like_the_question_and_with_what_has_its_na
 def test_the_nearest_are_found_however_many_rows_are_no_statements() -> None:
     served = indexed([said(number, ("rome", EAST)) for number in range(1, 9)])
     graph = graph_of(served, WEST)  # every passage as a whole is nearer than any statement
-    assert ids(graph, graph.nearest(3).tolist()) == [101, 201, 301]
-    assert len(graph.nearest(50)) == 8
+    assert ids(graph, graph.find_nearest(3).tolist()) == [101, 201, 301]
+    assert len(graph.find_nearest(50)) == 8
 
 
 def test_a_topic_brings_the_statements_of_all_its_passages_in_a_document() -> None:
@@ -246,7 +252,7 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
     assert {hit.passage for hit in answer.ranked} == {hit.passage for hit in by_path.ranked}
     assert [hit.score for hit in answer.ranked] != [hit.score for hit in by_path.ranked]
     scores = [{hit.passage: hit.score for hit in found.ranked} for found in (by_path, answer, mean)]
-    served, vector = mean.snapshot, engine.vector(QUESTION)
+    served, vector = mean.snapshot, engine.encode(QUESTION)
     context = QueryContext.build(QUESTION, vector, served, lambda _: {})
     whole = (
         context.compute_first_cosines(served.passage_rows) + context.by_words[served.passage_rows]
@@ -261,7 +267,7 @@ def test_with_rerank_cosine_the_paths_do_not_affect_the_order_of_statements(
 
 def test_a_cross_encoder_reads_the_statements(stack: Stack, tmp_path: Path) -> None:
     class ByLength:
-        def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        def score_texts(self, question: str, texts: Sequence[str]) -> list[float]:
             assert question == QUESTION
             return [float(len(text)) for text in texts]
 

@@ -45,7 +45,7 @@ def test_sources_are_listed_without_the_rest_of_the_status(
                 engine=SimpleNamespace(head=None),
             ),
             names=SimpleNamespace(configured=[], list_known=lambda _: set()),
-            worker=SimpleNamespace(pending=True, next_runs=list),
+            worker=SimpleNamespace(pending=True, list_next_runs=list),
             freshness=SimpleNamespace(list_reasons=lambda acl, behind: [f"behind: {behind}"]),
         )
         nothing = cast(Any, None)

@@ -383,7 +383,7 @@ def test_after_a_restart_the_last_run_still_counts(
 
 def test_the_plan_names_every_job_and_its_next_time(scheduled: Scheduled, hand: HandClocks) -> None:
     worker = scheduled(Chore("sweep", make_interval(1000), lambda _: None))
-    planned = {run.job: (run.next_ms - hand.wall_ms) / 1000 for run in worker.next_runs()[:-1]}
+    planned = {run.job: (run.next_ms - hand.wall_ms) / 1000 for run in worker.list_next_runs()[:-1]}
     assert planned == {"sweep": 1000, "scan notes": 300, "full scan notes": 86400}
 
 

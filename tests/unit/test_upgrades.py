@@ -86,7 +86,7 @@ def test_a_sync_that_it_answers_brings_it_forward(
     assert upgrades.due_s == clock.now_s + 480
     answered = Usage()
     answered.settle(0, 10, 5)
-    upgrades.after_sync(answered)
+    upgrades.schedule_next(answered)
     assert upgrades.due_s == clock.now_s
     upgrades.run(lambda: True)
     assert upgrades.due_s == clock.now_s + 30, "the waits begin anew"
@@ -97,7 +97,7 @@ def test_a_sync_that_it_fails_does_not_put_it_off(upgrades: Upgrades, clock: Clo
     due_s = upgrades.due_s
     failed = Usage()
     failed.count_failure("unavailable")
-    upgrades.after_sync(failed)
+    upgrades.schedule_next(failed)
     assert upgrades.due_s == due_s
 
 

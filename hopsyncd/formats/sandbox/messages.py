@@ -30,12 +30,12 @@ _TOO_MANY_HINT = "Split the file, or add it to `ignore`"
 _KINDS = frozenset(get_args(Kind))
 
 
-def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
+def encode_request(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
     kind = media_type.encode()
     return REQUEST.pack(cpu_s, wall_s, len(kind), len(data)) + kind + data
 
 
-def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
+def encode_reply(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
     """Encode a reply, without its length."""
     if not isinstance(result, DocumentUnreadable | ReaderUnavailable) and len(result) > MAX_BLOCKS:
         why = f"the file has more than {MAX_BLOCKS:,} paragraphs, list items or rows"

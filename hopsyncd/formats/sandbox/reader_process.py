@@ -32,7 +32,7 @@ from hopsyncd.formats.sandbox.messages import (
     Limits,
     ReaderExchange,
     decode_result,
-    request_of,
+    encode_request,
 )
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.sandbox.tesseract import Tesseract
@@ -147,14 +147,14 @@ class ExtractionProcess:
         """Read the sample of a type. Raises ReaderUnavailable if the sample cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
-                raise _unavailable(kind, "reading the sample document gives no text")
+                raise _unavailable_error(kind, "reading the sample document gives no text")
         except Died as death:
             raise self._note_unavailable(
-                kind, _unavailable(kind, f"reading the sample document {death.why}")
+                kind, _unavailable_error(kind, f"reading the sample document {death.why}")
             ) from death
         except DocumentUnreadable as problem:
             raise self._note_unavailable(
-                kind, _unavailable(kind, f"the sample document cannot be read: {problem.why}")
+                kind, _unavailable_error(kind, f"the sample document cannot be read: {problem.why}")
             ) from problem
         except ReaderUnavailable as error:
             raise self._note_unavailable(kind, error) from None
@@ -171,7 +171,7 @@ class ExtractionProcess:
         except Died as death:
             if death.killed:
                 raise self._note_unavailable(
-                    kind, _unavailable(kind, f"the reader {death.why}")
+                    kind, _unavailable_error(kind, f"the reader {death.why}")
                 ) from death
             self._require_reader(kind)
             raise
@@ -202,10 +202,10 @@ class ExtractionProcess:
                 continue
             try:
                 picture = data if kind in IMAGES else self._render_picture(data, block.first_line)
-                read += tesseract.blocks(picture, block.first_line, self._yield_to_edits)
+                read += tesseract.recognise_blocks(picture, block.first_line, self._yield_to_edits)
             except Died as death:
                 if death.killed:
-                    raise _unavailable(kind, f"recognizing text {death.why}") from death
+                    raise _unavailable_error(kind, f"recognizing text {death.why}") from death
                 failed = death.why
             except DocumentUnreadable as problem:
                 failed = f"fails: {problem.why}"
@@ -278,12 +278,12 @@ class ExtractionProcess:
         try:
             process = self._child.get()
         except StartRefused as refused:
-            raise _no_worker(refused.why) from refused
+            raise _no_worker_error(refused.why) from refused
         size_mib = len(data) / (1 << 20)
         limits = self._limits
         cpu_s = limits.cpu_s + limits.cpu_s_per_mib * size_mib
         wall_s = limits.wall_s + limits.wall_s_per_mib * size_mib
-        request = request_of(data, media_type, round(cpu_s), round(wall_s) + 1)
+        request = encode_request(data, media_type, round(cpu_s), round(wall_s) + 1)
         self._served += 1
         try:
             with memoryview(request) as unsent:
@@ -310,7 +310,7 @@ class ExtractionProcess:
         try:
             return start_child([*self._command, str(self._limits.memory_bytes)], environment)
         except OSError as error:
-            raise _no_worker(str(error)) from error
+            raise _no_worker_error(str(error)) from error
 
     def _expect_ready(self, process: Process) -> None:
         """Wait until a new worker is ready. Raises ReaderUnavailable if the worker dies first,
@@ -319,7 +319,7 @@ class ExtractionProcess:
             exchange = ReaderExchange(process, self._yield_to_edits, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except Died as death:
-            raise _no_worker(f"starting a worker {death.why}") from death
+            raise _no_worker_error(f"starting a worker {death.why}") from death
 
 
 def _quarantine_error(why: str) -> DocumentUnreadable:
@@ -339,7 +339,7 @@ def _recognition_error(why: str) -> DocumentUnreadable:
     )
 
 
-def _no_worker(why: str) -> ReaderUnavailable:
+def _no_worker_error(why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         "Documents cannot be read",
         why,
@@ -347,7 +347,7 @@ def _no_worker(why: str) -> ReaderUnavailable:
     )
 
 
-def _unavailable(kind: str, why: str) -> ReaderUnavailable:
+def _unavailable_error(kind: str, why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         f"Documents of the type {kind} cannot be read",
         why,

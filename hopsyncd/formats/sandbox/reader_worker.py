@@ -20,7 +20,7 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
-from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
+from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, encode_reply
 
 _NICE = 10  # gives priority to queries and the user's programs
 # Optional libraries: the fewer libraries read untrusted bytes, the better.
@@ -68,7 +68,7 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
         cpu_s, wall_s, kind, size = REQUEST.unpack(head)
         media_type, data = requests.read(kind).decode(), requests.read(size)
         _begin(cpu_s, wall_s)
-        reply = reply_of(_read_result(read, data, media_type, memory_bytes))
+        reply = encode_reply(_read_result(read, data, media_type, memory_bytes))
         signal.alarm(0)
         replies.write(LENGTH.pack(len(reply)) + reply)
         replies.flush()

@@ -39,7 +39,7 @@ class Tesseract:
     program: str
     languages: str
 
-    def blocks(
+    def recognise_blocks(
         self, picture: bytes, page: int, yield_to_edits: Callable[[], None]
     ) -> tuple[Block, ...]:
         """Return the paragraphs of a picture. `page` is the number of its first page. Raises Died

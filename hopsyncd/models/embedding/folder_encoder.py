@@ -53,7 +53,7 @@ class FolderEncoder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode the texts. Raises ModelUnavailable if the model cannot be loaded."""
-        return (self._model or self._open()).vectors(texts)
+        return (self._model or self._open()).encode(texts)
 
     def _open(self) -> FolderModel:
         with self._lock:

@@ -81,20 +81,20 @@ class FolderModel:
         (self._states,) = (entry.name for entry in self._tail.get_inputs())
         self._tokenizer = load_tokenizer(folder, choice.max_tokens)
 
-    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (m, d) float32 vectors of m texts."""
-        tokens = [self.tokens(text) for text in texts]
+        tokens = [self.tokenize(text) for text in texts]
         vectors = np.empty((len(texts), self._choice.dimensions), dtype=np.float32)
         lengths = [_compute_padded_length(text) for text in tokens]
         for rows in group_by_length(lengths, self._choice.batched):
-            vectors[rows] = self.vectors_of_tokens([tokens[row] for row in rows])
+            vectors[rows] = self.encode_tokens([tokens[row] for row in rows])
         return vectors
 
-    def tokens(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text[:MAX_CHARACTERS]).ids
         return ids
 
-    def vectors_of_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    def encode_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return (m, d) float32 vectors of m tokenised texts of the same padded length."""
         length = _compute_padded_length(texts[0])
         tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)

@@ -193,7 +193,7 @@ class HttpEncoder(PromptedEncoder):
             piece.vector.set_exception(_make_stopped_error())
         self.ledger.close()
 
-    def status(self) -> EncoderStatus:
+    def describe_status(self) -> EncoderStatus:
         """Return the part of /v1/status about this endpoint. Reads the ledger once."""
         spent, problem = read_spent_today(self.ledger, self._timing)
         failure = self._last_failure

@@ -87,7 +87,7 @@ def _export_checked(folder: Path, target: Path) -> Choice:
     """
     texts = [*check_texts(), *CENTRE_TEXTS]
     original = _Original(folder) if has_sentence_transformers() else None
-    reference = original.vectors(texts) if original else None
+    reference = original.encode(texts) if original else None
     if shipped := _find_shipped(folder):
         plain = shipped.write(target)
     elif original:
@@ -97,9 +97,9 @@ def _export_checked(folder: Path, target: Path) -> Choice:
             "the folder lacks onnx/model.onnx, and sentence-transformers is not installed"
         )
     exact = onnx.load(target / BODY_NAME)
-    plain = replace(plain, dimensions=_dimensions(target, plain))
+    plain = replace(plain, dimensions=_get_dimensions(target, plain))
     if reference is None:
-        reference = FolderModel(target, plain, 1).vectors(texts)
+        reference = FolderModel(target, plain, 1).encode(texts)
     elif original:
         _compare_tokens(original, FolderModel(target, plain, 1), texts)
     for runtime in ("int8", "fp32"):
@@ -131,7 +131,7 @@ def _check(
     cosines are high enough. Raises CannotExport if a vector has numbers that are not finite.
     """
     model = FolderModel(target, plain, 1)
-    exported = model.vectors(texts)
+    exported = model.encode(texts)
     if not np.isfinite(exported).all():
         raise CannotExport("the exported model gives numbers that are not finite")
     centred = [
@@ -154,27 +154,27 @@ def _check(
 
 def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
     """Return whether the model gives a text the same vector in a batch as alone, bit for bit."""
-    stream = [token for text in texts for token in model.tokens(text)]
+    stream = [token for text in texts for token in model.tokenize(text)]
     for length in _CHECKED_LENGTHS:
         rows = [stream[row * length : (row + 1) * length] for row in range(max(_CHECKED_ROWS))]
-        alone = np.concatenate([model.vectors_of_tokens([row]) for row in rows])
+        alone = np.concatenate([model.encode_tokens([row]) for row in rows])
         for count in _CHECKED_ROWS:
-            if model.vectors_of_tokens(rows[:count]).tobytes() != alone[:count].tobytes():
+            if model.encode_tokens(rows[:count]).tobytes() != alone[:count].tobytes():
                 return False
     return True
 
 
 def _compare_tokens(original: "_Original", model: FolderModel, texts: Sequence[str]) -> None:
     for text in texts:
-        if original.tokens(text) != model.tokens(text):
+        if original.tokenize(text) != model.tokenize(text):
             raise CannotExport(
                 "the exported tokenizer gives other tokens than sentence-transformers"
             )
 
 
-def _dimensions(target: Path, plain: Choice) -> int:
+def _get_dimensions(target: Path, plain: Choice) -> int:
     probe = FolderModel(target, plain, 1)
-    return int(probe.vectors_of_tokens([probe.tokens("a")]).shape[1])
+    return int(probe.encode_tokens([probe.tokenize("a")]).shape[1])
 
 
 class _Original:
@@ -194,11 +194,11 @@ class _Original:
         model = SentenceTransformer(str(self._folder), device="cpu", **settings)
         return model.eval().requires_grad_(False)
 
-    def tokens(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._model.preprocess([text[:MAX_CHARACTERS]])["input_ids"][0].tolist()
         return ids
 
-    def vectors(self, texts: Sequence[str]) -> Vectors:
+    def encode(self, texts: Sequence[str]) -> Vectors:
         import torch
 
         with torch.inference_mode():

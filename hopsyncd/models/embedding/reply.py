@@ -27,7 +27,7 @@ class Embeddings:
     vectors: NDArray[np.float32]
     usage: Any = None
 
-    def tokens(self) -> tuple[int, int] | None:
+    def count_tokens(self) -> tuple[int, int] | None:
         """The endpoint's count of prompt tokens, and 0 for completion tokens. None if the count is
         missing or implausible."""
         return read_usage(self.usage, has_completion=False)

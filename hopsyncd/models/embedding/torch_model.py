@@ -39,7 +39,7 @@ class TorchModel:
         self._is_batchable: dict[tuple[int, _Size | None], bool] = {}
         self.dimensions: int = self._model.get_embedding_dimension() or 0
 
-    def vectors(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
+    def encode(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
         """Return (m, d) float32 vectors of m texts. `turns` is entered around each run of the
         model.
         """

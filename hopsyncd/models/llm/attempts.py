@@ -56,7 +56,7 @@ class Poster(Protocol):
 class Counted(Protocol):
     """A reply with the endpoint's token counts, if it reports them."""
 
-    def tokens(self) -> tuple[int, int] | None:
+    def count_tokens(self) -> tuple[int, int] | None:
         """The endpoint's counts of prompt and completion tokens, or None if they are missing or
         implausible."""
         ...
@@ -165,7 +165,7 @@ class Attempts:
         reserved = self._reserve(spending)
         try:
             reply = request()
-            used = reply.tokens() or estimate
+            used = reply.count_tokens() or estimate
         except RequestFailure as failure:
             if failure.status or not failure.sent:
                 used = 0, 0

@@ -43,7 +43,7 @@ class Dialect:
         self._limit = "max_tokens"
         self.streams = True  # becomes False once the endpoint refuses to stream
 
-    def body(
+    def build_body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
         """Build the request. `repair` adds the model's last reply and the mistake in it."""
@@ -144,7 +144,7 @@ class Completion(_Lenient):
     choices: list[_Choice]
     usage: Any = None
 
-    def tokens(self) -> tuple[int, int] | None:
+    def count_tokens(self) -> tuple[int, int] | None:
         """The endpoint's counts of prompt and completion tokens, or None if they are missing or
         implausible."""
         return read_usage(self.usage)

@@ -92,7 +92,7 @@ class Exchange:
         while True:
             self._check_stop(request)
             self._attempts.breaker.check()
-            body = self._dialect.body(request.call, request.shape, repair, streamed)
+            body = self._dialect.build_body(request.call, request.shape, repair, streamed)
             left_s = request.deadline_s - self._timing.monotonic_s()
             try:
                 completion = self._request(body, request, left_s * (1 if failed else first_share))

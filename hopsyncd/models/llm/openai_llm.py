@@ -44,7 +44,7 @@ class ReplyCache:
         self._flights: dict[bytes, Future[str]] = {}
         self.bytes = 0
 
-    def once(
+    def get_or_make(
         self, key: bytes, make: Callable[[], str], shared: Callable[[BaseException], bool]
     ) -> tuple[str, bool]:
         """Return the text for the key, and whether it was cached.
@@ -161,7 +161,7 @@ class OpenAiLlm:
                 stop.set()
         self.ledger.close()
 
-    def status(self) -> LlmStatus:
+    def describe_status(self) -> LlmStatus:
         """Return the part of /v1/status about the LLM, as docs/reference/http-api.md documents it.
 
         Reads the ledger once.
@@ -198,7 +198,7 @@ class OpenAiLlm:
 
     def _ask_one(self, request: CompletionRequest, shape: type[Reply]) -> Reply | LlmError:
         try:
-            return self._reply(request, shape)
+            return self._request_reply(request, shape)
         except LlmError as error:
             failed = error
         except Exception as error:
@@ -213,9 +213,9 @@ class OpenAiLlm:
             self.last_failure = self._timing.unix_s(), failed
         return failed
 
-    def _reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
-        text, is_cached = self._replies.once(
-            _key(self.name, request.call, shape),
+    def _request_reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
+        text, is_cached = self._replies.get_or_make(
+            _compute_key(self.name, request.call, shape),
             lambda: self._request_json(request),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
@@ -281,7 +281,7 @@ def _format_spent(row: Spent) -> LlmSpent:
     }
 
 
-def _key(name: str, call: LlmCall, shape: type[BaseModel]) -> bytes:
+def _compute_key(name: str, call: LlmCall, shape: type[BaseModel]) -> bytes:
     schema = shape.model_json_schema()
     parts = [name, call.prompt, call.system, call.user, schema, call.max_tokens]
     return blake2b(json.dumps(parts).encode(), digest_size=16).digest()

@@ -217,7 +217,7 @@ class Asker:
                 )
         bare = replace(bare, ranked=found.ranked[:k])
         first = [sentence for sentence in sentences if sentence.rank < len(bare.ranked)]
-        reply = self._extractive(bare, first, weights, names)
+        reply = self._answer_by_sentences(bare, first, weights, names)
         return replace(reply, degraded=degraded, spent=usage, subjects=subjects)
 
     def prepare(
@@ -248,7 +248,7 @@ class Asker:
             required=cited,
         )
 
-    def _extractive(
+    def _answer_by_sentences(
         self,
         answer: Answer,
         sentences: list[Sentence],
@@ -313,7 +313,7 @@ class Asker:
         """
         instead = None if needs_encoder else answer.snapshot
         asked = (answer.question, *split_clauses(answer.question))
-        vector, *clauses = (self._engine.vector(text, instead) for text in asked)
+        vector, *clauses = (self._engine.encode(text, instead) for text in asked)
         texts = collect_texts(answer)
         with self._engine.reading() as (connection, _):
             sets = read_best_sets(connection, answer.version, texts.ranked)

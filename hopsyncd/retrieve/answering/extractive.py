@@ -114,7 +114,7 @@ def choose_sentences(
     leaders = [sentence for sentence in sentences if sentence in leading]
     has_clauses = any(sentence.clause_cosines for sentence in choice.left)
     while choice.left and len(choice.chosen) + has_clauses < _SENTENCES:
-        best = max((leaders if not choice.chosen else ()) or choice.left, key=choice.value)
+        best = max((leaders if not choice.chosen else ()) or choice.left, key=choice.compute_value)
         if choice.chosen and choice.is_padding(best):
             break
         choice.add(best)
@@ -168,12 +168,12 @@ class _Choice:
         if is_nearer and self._stays_short(nearest):
             self.add(nearest)
         while self.left:
-            best = max(self.left, key=self.value)
+            best = max(self.left, key=self.compute_value)
             if self.is_padding(best) or not self._stays_short(best):
                 return
             self.add(best)
 
-    def value(self, sentence: Sentence) -> float:
+    def compute_value(self, sentence: Sentence) -> float:
         return (
             _COSINE * sentence.cosine
             + _NEW * self._share_new(sentence)

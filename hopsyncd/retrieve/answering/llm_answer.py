@@ -197,7 +197,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if not reply.found:
         return LlmAnswer("")
     marked = number_marks(reply.answer[:MAX_ANSWER], [*material.numbers])
-    cited = [(citation, material.passage(citation.passage)) for citation in reply.citations]
+    cited = [(citation, material.get_passage(citation.passage)) for citation in reply.citations]
     passages = dict.fromkeys((*marked.passages, *(id_ for _, id_ in cited if id_ is not None)))
     listed = (citation.passage for citation, id_ in cited if id_ is None)
     wrong = [*dict.fromkeys((*listed, *marked.unknown))]
@@ -214,7 +214,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     invented = 0
     for citation, id_ in cited:
         if id_ is not None and citation.quote.strip():
-            sentence = material.sentence(citation.passage, citation.quote)
+            sentence = material.find_sentence(citation.passage, citation.quote)
             invented += sentence is None
             if sentence is not None:
                 evidence[Evidence(id_, sentence)] = None
@@ -267,7 +267,7 @@ class AnswerDraft:
         if len(self._reply) > _REPLY_CHARACTERS:
             return
         self._reply += text
-        answer = answer_in(self._reply)
+        answer = parse_partial_answer(self._reply)
         if answer is None:
             return
         marked = number_marks(answer, self._passages)
@@ -306,10 +306,10 @@ class AnswerDraft:
             self._told = ""
 
 
-def answer_in(reply: str) -> str | None:
+def parse_partial_answer(reply: str) -> str | None:
     """Return the answer so far in an unfinished reply, or None if it cannot be parsed yet.
 
-    >>> answer_in('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
+    >>> parse_partial_answer('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
     'In Ostrava,'
     """
     text = reply.rpartition("</think>")[2].lstrip()

@@ -113,7 +113,7 @@ def find_section_date(
         passage_sentences = [sentence for sentence in sentences if sentence.rank == rank]
         if not passage_sentences:
             continue
-        above = frozenset(list_index_terms(" ".join(_names_of(texts, rank))))
+        above = frozenset(list_index_terms(" ".join(_list_names(texts, rank))))
         inside = above.union(*(sentence.terms for sentence in passage_sentences))
         if not is_covered_by(inside if asks_for_event else above):
             continue
@@ -128,7 +128,7 @@ def find_section_date(
     return None
 
 
-def _names_of(texts: PassageTexts, rank: int) -> tuple[str, ...]:
+def _list_names(texts: PassageTexts, rank: int) -> tuple[str, ...]:
     id_ = texts.ranked[rank]
     paths = (place.document for place in texts.places.get(id_, ()))
     return (*texts.passages[id_].heading, *paths)

@@ -16,7 +16,7 @@ from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.retrieve.strength import compute_probability, log_odds
+from hopsyncd.retrieve.strength import compute_log_odds, compute_probability
 from hopsyncd.text.words import list_index_terms
 
 # Weights for the probability that a value in a sentence is the value asked for.
@@ -276,7 +276,7 @@ def find_candidates(
     best = max(sentence.cosine for sentence in sentences)
     first = sorted(sentences, key=lambda sentence: -sentence.cosine)[:_SENTENCES]
     texts = [sentence.text for sentence in first] if asked.kind in ("date", "moment") else []
-    entities = language.entities(texts) if texts else [()] * len(first)
+    entities = language.find_entities(texts) if texts else [()] * len(first)
     candidates = []
     for sentence, of_sentence in zip(first, entities, strict=True):
         for value, kind in _list_values(sentence.text, asked.kind, of_sentence):
@@ -341,7 +341,7 @@ def choose_likeliest(
     """
     if not candidates:
         return None
-    odds = [log_odds(weights, candidate.features) for candidate in candidates]
+    odds = [compute_log_odds(weights, candidate.features) for candidate in candidates]
     first = int(np.argmax(odds))
     best, answer_terms = (
         candidates[first],

@@ -46,7 +46,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     is_probably_right,
 )
 from hopsyncd.retrieve.sentences import Sentence
-from hopsyncd.retrieve.strength import compute_probability, log_odds
+from hopsyncd.retrieve.strength import compute_log_odds, compute_probability
 from hopsyncd.text.dates import MONTH_PATTERN, WRITTEN_DATE
 from hopsyncd.text.question_language import recognise_language
 from hopsyncd.text.words import list_index_terms
@@ -342,7 +342,7 @@ def judge(
     if not sentences or not is_likely or lacks_kinship(question, sentences):
         return Judgement(False)
     with_value = frozenset(value.sentence for value in values if not value.features["uncounted"])
-    short = choose_likeliest(values, log_odds(HELD, features))
+    short = choose_likeliest(values, compute_log_odds(HELD, features))
     if asked and short and is_probably_right(short) and is_shown(question, asked, short):
         return Judgement(True, short.text, (short.sentence,), with_value)
     return Judgement(True, with_value=with_value)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from hopsyncd.models.keywords import STOP_WORDS, find_neutral_spans, mentions
+from hopsyncd.models.keywords import STOP_WORDS, find_mentions, find_neutral_spans
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.retrieve.answering.inline_citations import remove_marks
 from hopsyncd.text.question_language import recognise_language
@@ -137,7 +137,7 @@ def _list_names(text: str) -> list[str]:
     """List the distinct names in a text, in order."""
     names = (
         _strip_function_words(text[mention.start : mention.end])
-        for mention in mentions(text, find_neutral_spans(text))
+        for mention in find_mentions(text, find_neutral_spans(text))
     )
     return [name for name in dict.fromkeys(names) if 0 < len(name) <= _LONGEST_NAME]
 

@@ -75,16 +75,21 @@ class PathExplainer:
             score, before, way = max(self._list_steps(passage_row), key=lambda step: step[0])
             if score <= self._start[passage_row] or before in passed:
                 break
-            hops.append(self._hop(score, before, passage_row, way))
+            hops.append(self._make_hop(score, before, passage_row, way))
             passage_row = before
             passed.add(passage_row)
         return tuple(reversed(hops))
 
     def _list_steps(self, passage_row: int) -> list[Step]:
-        explanations = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
+        explanations = (
+            self._find_edge_into,
+            self._find_name_into,
+            self._find_link_into,
+            self._follow_up_into,
+        )
         return [step(passage_row) for step in explanations]
 
-    def _edge_into(self, passage_row: int) -> Step:
+    def _find_edge_into(self, passage_row: int) -> Step:
         edges = self._walked.edges
         best = _find_largest_flow(
             edges.end == passage_row, self._walked.edge_flow, edges.number, self._asked
@@ -93,7 +98,7 @@ class PathExplainer:
             return _NONE
         return float(self._walked.edge_flow[best]), int(edges.start[best]), ("edge", best)
 
-    def _name_into(self, passage_row: int) -> Step:
+    def _find_name_into(self, passage_row: int) -> Step:
         mentions, names = self._walked.incoming_mentions, self._walked.outgoing_names
         best = _find_largest_flow(
             mentions.passage_row == passage_row,
@@ -120,7 +125,7 @@ class PathExplainer:
         )
         return float(score), int(names.passage_row[sender]), ("name", best)
 
-    def _link_into(self, passage_row: int) -> Step:
+    def _find_link_into(self, passage_row: int) -> Step:
         links = self._walked.links
         best = _find_largest_flow(
             links.end == passage_row, self._walked.link_flow, links.start, self._ids
@@ -138,7 +143,7 @@ class PathExplainer:
                 best = score, follow_up.plan.start, ("follow_up", number)
         return best
 
-    def _hop(self, score: float, before: int, after: int, way: Way) -> Hop:
+    def _make_hop(self, score: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
         share = score / float(self._scores[after])
@@ -234,7 +239,7 @@ def search_hops(request: SearchRequest) -> list[Ranked]:
     """Search by the walk. The profile `paper` and other reasoners follow single edges instead."""
     tools, search, snapshot = request.tools, request.search, request.snapshot
     question = tools.drop_unrelated_sentences(snapshot, request.question)
-    context = tools.context(request.connection, snapshot, question)
+    context = tools.make_context(request.connection, snapshot, question)
     if search.profile == "default" and search.chosen_reasoner == "walk":
         context = replace(context, encode=tools.encode_unlocked)
         depth = max(request.k, RERANKED) if is_reranked(request) else request.k

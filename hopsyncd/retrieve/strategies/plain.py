@@ -151,7 +151,7 @@ def search_words(request: SearchRequest) -> list[Ranked]:
 
 def search_vectors(request: SearchRequest) -> list[Ranked]:
     """Find the passages whose vectors are nearest to the question's vector."""
-    vector = request.tools.vector(request.question)
+    vector = request.tools.encode(request.question)
     return rank_by_vector(request.snapshot, vector, request.k)
 
 
@@ -160,14 +160,14 @@ def search_hybrid(request: SearchRequest) -> list[Ranked]:
     snapshot, depth = request.snapshot, compute_fusion_depth(request.k)
     scores = look_up_words(snapshot, request.question).scores
     words = rank_by_words(snapshot.passage_ids, scores, depth)
-    vector = request.tools.vector(request.question)
+    vector = request.tools.encode(request.question)
     return fuse_rankings(request.k, words, rank_by_vector(snapshot, vector, depth))
 
 
 def search_parts(request: SearchRequest) -> list[Ranked]:
     """Fuse the rankings by the vectors of the question and of its clauses."""
     vectors = [
-        request.tools.vector(part) for part in list_parts(request.snapshot, request.question)
+        request.tools.encode(part) for part in list_parts(request.snapshot, request.question)
     ]
     return rank_by_parts(request.snapshot, vectors, request.k)
 
@@ -179,7 +179,7 @@ def search_reranked(request: SearchRequest) -> list[Ranked]:
         request.connection,
         request.snapshot,
         request.question,
-        request.tools.vector(request.question),
+        request.tools.encode(request.question),
         partial(request.tools.rerank_scores, notes=request.notes),
         request.k,
     )

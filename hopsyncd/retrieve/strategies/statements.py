@@ -74,22 +74,22 @@ class StatementGraph:
         self._asked = vector.astype(np.float64)
         self._led_to: dict[int, Integers] = {}
 
-    def ids(self, statements: Integers) -> Integers:
+    def get_ids(self, statements: Integers) -> Integers:
         """Return the question id of each statement, which breaks ties."""
         return self.snapshot.index.incoming.id[statements]
 
-    def passage_rows(self, statements: Integers) -> Integers:
+    def get_passage_rows(self, statements: Integers) -> Integers:
         """Return the passage row of each statement."""
         return self.snapshot.index.incoming.passage_row[statements].astype(np.int64)
 
     def rank(self, path: StatementPath) -> tuple[float, list[int]]:
         """Return the sort key of a path. The best path has the lowest key."""
-        return -path.score, self.ids(np.array(path.statements)).tolist()
+        return -path.score, self.get_ids(np.array(path.statements)).tolist()
 
     def select_statements(self, questions: Integers) -> Integers:
         """Select the incoming questions that are visible statements."""
         index = self.snapshot.index
-        passage_rows = self.passage_rows(questions)
+        passage_rows = self.get_passage_rows(questions)
         seen = take_flags(self.snapshot.statistics.visible.passages, passage_rows)
         questions, passage_rows = questions[seen], passage_rows[seen]
         rows = index.incoming.vector_row[questions]
@@ -110,11 +110,13 @@ class StatementGraph:
 
     def select_nearest(self, statements: Integers, count: int) -> Integers:
         """Return the `count` statements most like the question, best first."""
-        cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
-        best = select_largest(cosines.astype(np.float64), self.ids(statements), count)
+        cosines = self.context.likeness.get_cosines(
+            self.snapshot.index.incoming.vector_row[statements]
+        )
+        best = select_largest(cosines.astype(np.float64), self.get_ids(statements), count)
         return statements[best]
 
-    def nearest(self, count: int) -> Integers:
+    def find_nearest(self, count: int) -> Integers:
         """Return the `count` statements of the version that are most like the question."""
         cosines, columns = self.context.likeness.every, self.snapshot.index.passages
         first_rows, wanted_count = columns.vector_start, count
@@ -139,13 +141,15 @@ class StatementGraph:
         if not every:
             return np.empty(0, dtype=np.int64)
         statements, names = np.unique(np.concatenate(every), return_counts=True)
-        cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
-        order = np.lexsort((self.ids(statements), -cosines, -names))
+        cosines = self.context.likeness.get_cosines(
+            self.snapshot.index.incoming.vector_row[statements]
+        )
+        order = np.lexsort((self.get_ids(statements), -cosines, -names))
         return statements[order[:count]]
 
     def make_paths(self, statements: Integers) -> list[StatementPath]:
-        vectors = self._vectors(statements)
-        scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
+        vectors = self._get_vectors(statements)
+        scores = self._compute_scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [
             StatementPath((statement,), (-1,), score)
             for statement, score in zip(statements.tolist(), scores, strict=True)
@@ -153,12 +157,14 @@ class StatementGraph:
 
     def compute_joint_cosine(self, statements: Integers) -> float:
         """Return the cosine of the question with the sum of the statements' vectors."""
-        whole = self._vectors(statements).sum(axis=0)
-        return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
+        whole = self._get_vectors(statements).sum(axis=0)
+        return float(
+            self._compute_scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0]
+        )
 
     def compute_attention(self, statements: Integers) -> list[float]:
         """Return the softmax of the statements' cosines with the question."""
-        weights = np.exp(self._vectors(statements) @ self._asked / GRID**2)
+        weights = np.exp(self._get_vectors(statements) @ self._asked / GRID**2)
         shares: list[float] = (weights / weights.sum()).tolist()
         return shares
 
@@ -166,17 +172,20 @@ class StatementGraph:
         """Extend a path by one statement. Returns the `count` best longer paths that score higher
         than the path.
         """
-        statements, names = self._next(path)
-        path_vectors, more = self._vectors(np.array(path.statements)), self._vectors(statements)
+        statements, names = self._find_next(path)
+        path_vectors, more = (
+            self._get_vectors(np.array(path.statements)),
+            self._get_vectors(statements),
+        )
         near, far = path_vectors @ self._asked, more @ self._asked
         weights, others = np.exp(near / GRID**2), np.exp(far / GRID**2)
         dots = weights @ near
         square = weights @ (path_vectors @ path_vectors.T) @ weights
         along = sum_weighted(weights, path_vectors @ more.T)
-        scores = self._scores(
+        scores = self._compute_scores(
             dots + others * far, square + 2 * others * along + others**2 * (more**2).sum(axis=1)
         )
-        best = select_largest(scores, self.ids(statements), count).tolist()
+        best = select_largest(scores, self.get_ids(statements), count).tolist()
         return [
             StatementPath(
                 (*path.statements, int(statements[position])),
@@ -187,7 +196,7 @@ class StatementGraph:
             if scores[position] > path.score
         ]
 
-    def names_of(self, statement: int) -> list[int]:
+    def list_names(self, statement: int) -> list[int]:
         """Return the names in a statement, rarest first."""
         index = self.snapshot.index
         first = int(index.incoming.keyword_start[statement])
@@ -197,13 +206,13 @@ class StatementGraph:
         sorted_: list[int] = names[np.lexsort((index.name_numbers.keys[names], passages))].tolist()
         return sorted_
 
-    def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
+    def _find_next(self, path: StatementPath) -> tuple[Integers, Integers]:
         """Find statements in other passages that share a name with the last statement of a path.
 
         For each name, only the statements most like the question are found. Returns the statements,
         and the rarest shared name of each.
         """
-        names = self.names_of(path.statements[-1])
+        names = self.list_names(path.statements[-1])
         for name in names:
             if name not in self._led_to:
                 self._led_to[name] = self.select_nearest(self.find_with_name(name), _LED_TO)
@@ -211,15 +220,17 @@ class StatementGraph:
         every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
         by = np.repeat(np.array(names, dtype=np.int64), [len(rows) for rows in led])
         statements, first = np.unique(every, return_index=True)
-        new = ~np.isin(self.passage_rows(statements), self.passage_rows(np.array(path.statements)))
+        new = ~np.isin(
+            self.get_passage_rows(statements), self.get_passage_rows(np.array(path.statements))
+        )
         return statements[new], by[first[new]]
 
-    def _vectors(self, statements: Integers) -> Floats:
+    def _get_vectors(self, statements: Integers) -> Floats:
         """Return the (m, d) vectors of the statements, as integer values with exact products."""
         rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.take_floats(rows).astype(np.float64)
 
-    def _scores(self, dots: Floats, squares: Floats) -> Floats:
+    def _compute_scores(self, dots: Floats, squares: Floats) -> Floats:
         """Return the cosine of the question with each sum of vectors, or 0 for a zero sum.
 
         `dots` has the dot products of the sums with the question, and `squares` their squared
@@ -233,7 +244,7 @@ class StatementGraph:
 
 def find_statement_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the `count` statements most like the question, and `count` with most of its names."""
-    return np.union1d(graph.nearest(count), graph.find_by_names(count))
+    return np.union1d(graph.find_nearest(count), graph.find_by_names(count))
 
 
 def search_paths(
@@ -280,8 +291,8 @@ def search_by_statements(
     paths = find_best_paths(
         graph, [path for start in begun for path in search_paths(graph, start, depth, search.beam)]
     )
-    ids = dict(zip(paths, map(QuestionId, graph.ids(_to_rows(paths)).tolist()), strict=True))
-    stated_in = graph.snapshot.index.passages.passage_id[graph.passage_rows(_to_rows(paths))]
+    ids = dict(zip(paths, map(QuestionId, graph.get_ids(_to_rows(paths)).tolist()), strict=True))
+    stated_in = graph.snapshot.index.passages.passage_id[graph.get_passage_rows(_to_rows(paths))]
     texts = read_question_texts(connection, ids.values(), set(stated_in.tolist()))
     # A purge may have removed some of them.
     paths_with_text = {
@@ -317,7 +328,7 @@ def _compute_averages(
     The values are the score of the statement's path, the cosine of the statement, and the cosine
     and the word score of its passage.
     """
-    passage_rows = graph.passage_rows(_to_rows(paths))
+    passage_rows = graph.get_passage_rows(_to_rows(paths))
     whole = graph.context.compute_first_cosines(passage_rows) + graph.context.by_words[passage_rows]
     return {
         statement: (score + cosines[statement] + passage) / 4
@@ -330,7 +341,7 @@ def _to_rows(statements: Iterable[int]) -> Integers:
 
 
 def _select_first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    passage_rows = graph.passage_rows(_to_rows(statements)).tolist()
+    passage_rows = graph.get_passage_rows(_to_rows(statements)).tolist()
     first: dict[int, int] = {}
     for passage_row, statement in zip(passage_rows, statements, strict=True):
         first.setdefault(passage_row, statement)
@@ -342,12 +353,14 @@ def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> R
     index, statements = graph.snapshot.index, np.array(path.statements)
     passages = [
         PassageId(id_)
-        for id_ in graph.snapshot.passage_ids[graph.passage_rows(statements)].tolist()
+        for id_ in graph.snapshot.passage_ids[graph.get_passage_rows(statements)].tolist()
     ]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
     steps = tuple(
         PathStatement(passage, QuestionId(id_), name)
-        for passage, id_, name in zip(passages, graph.ids(statements).tolist(), names, strict=True)
+        for passage, id_, name in zip(
+            passages, graph.get_ids(statements).tolist(), names, strict=True
+        )
     )
     hops = tuple(
         Hop(before.passage, after.passage, "both", None, after.name, share)
@@ -393,7 +406,7 @@ def find_topic_starts(graph: StatementGraph, count: int) -> Integers:
     """
     topics: dict[tuple[int, int], float] = {}
     for passage_row in _find_nearest_passages(graph).tolist():
-        document = int(graph.snapshot.document_keys(np.array([passage_row]))[0])
+        document = int(graph.snapshot.get_document_keys(np.array([passage_row]))[0])
         for name, statements in _list_topics(graph, passage_row):
             score = graph.compute_joint_cosine(statements)
             topics[document, name] = max(score, topics.get((document, name), 0.0))
@@ -412,7 +425,7 @@ def _find_nearest_passages(graph: StatementGraph) -> Integers:
     passage_rows = graph.snapshot.passage_rows
     near = graph.context.compute_first_cosines(passage_rows)
     best = passage_rows[select_largest(near, graph.snapshot.passage_ids[passage_rows], _PASSAGES)]
-    return np.union1d(best, graph.passage_rows(graph.nearest(_PASSAGES)))
+    return np.union1d(best, graph.get_passage_rows(graph.find_nearest(_PASSAGES)))
 
 
 def _list_topics(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int, Integers]]:
@@ -428,7 +441,7 @@ def _list_topics(graph: StatementGraph, passage_row: int) -> Iterator[tuple[int,
     about = set(index.mentions.name[mentions][index.mentions.is_topic[mentions]].tolist())
     topics: dict[int, list[int]] = {}
     for statement in graph.list_statements(np.array([passage_row])).tolist():
-        narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
+        narrow = next((name for name in graph.list_names(statement) if name in about), _WHOLE)
         topics.setdefault(narrow, []).append(statement)
     for name, statements in topics.items():
         yield name, np.array(statements)
@@ -440,7 +453,7 @@ def _list_statements_of_topic(graph: StatementGraph, document: int, name: int) -
         return graph.list_statements(graph.snapshot.find_document_passages(document))
     statements = graph.find_with_name(name)
     of_document: Integers = statements[
-        graph.snapshot.document_keys(graph.passage_rows(statements)) == document
+        graph.snapshot.get_document_keys(graph.get_passage_rows(statements)) == document
     ]
     return of_document
 
@@ -455,8 +468,10 @@ def search_statements(
     if search.rerank == "cross-encoder":
         tools.require_reranker()
         scores = partial(tools.rerank_scores, question, notes=request.notes)
-    context = tools.context(request.connection, request.snapshot, question, needs_all_cosines=True)
-    graph = StatementGraph(context, tools.vector(question))
+    context = tools.make_context(
+        request.connection, request.snapshot, question, needs_all_cosines=True
+    )
+    graph = StatementGraph(context, tools.encode(question))
     starts = find_starts(graph, search.top_k)
     return search_by_statements(request.connection, graph, starts, request.k, search, scores)
 
