@@ -60,9 +60,6 @@ _VECTORS = {"codes": np.int8, "remainders": np.uint8, "passage_codes": np.int8}
 _MORE = 1.25  # While sources are synced: save again after growth by this factor and _FEWEST rows.
 _FEWEST = 2000
 _FEW_ROWS, _FEW_VERSIONS = 500, 50  # A saved index that lacks at most this much is recent enough.
-# The additional versions that it may lack, per saved row: a save takes time for each row, a start
-# for each missing version. The save then takes longer than two starts without it.
-_FEW_VERSIONS_PER_ROW = 0.0025
 # While no source is synced: save again after growth by this factor and _FEW_ROWS.
 _MORE_AT_REST = 1.02
 # The capacity of a column or vector file: a factor for its rows, and the rows that are added.
@@ -299,8 +296,7 @@ class SavedIndex:
         """Whether the saved index is only slightly older than `index`, so that another save is not
         worth the time."""
         rows, versions = len(index.passages) - self._entries, index.version - self.version
-        few_versions = _FEW_VERSIONS + _FEW_VERSIONS_PER_ROW * self._entries
-        return bool(self.version) and rows <= _FEW_ROWS and versions <= few_versions
+        return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
 
     def forget(self) -> None:
         self._cancel_saving()

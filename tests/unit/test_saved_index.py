@@ -108,25 +108,6 @@ def test_an_index_behind_the_head_is_saved_with_its_version(kept: Kept) -> None:
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_a_saved_index_may_lack_more_versions_the_more_rows_it_has(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = kept.started()
-    rows = len(writer.index.passages)
-    monkeypatch.setattr(saved_index, "_FEW_ROWS", 100)
-    monkeypatch.setattr(saved_index, "_FEW_VERSIONS", 1)
-    monkeypatch.setattr(saved_index, "_FEW_VERSIONS_PER_ROW", 1.0)
-    kept.stack.path.use_writer(writer, kept.stack.versions.append)
-    for number in range(rows + 2):
-        kept.files.put(f"{number}.md", f"Oslo met Caesar {number} times.\n".encode())
-        kept.stack.sync()
-        writer.keep_index()
-        lacked = kept.stack.head.id - 1
-        assert kept.saved.version == (1 if lacked <= rows + 1 else kept.stack.head.id)
-    assert kept.saved.version > 1
-    assert kept.served(kept.started()) == kept.expected
-
-
 def test_an_index_that_has_grown_is_saved_at_rest_and_then_uses_its_file(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
