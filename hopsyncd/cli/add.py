@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from connectors.ignore import DEFAULT_INCLUDE, Rules
+from connectors.protocol import list_prefixes
 from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.output import confirm, json_option, make_client, print_if_json
 from hopsyncd.cli.serve import reload_if_running
@@ -125,8 +127,9 @@ def add(
     more = {"scan_every_s": every, "scan_at": at, **patterns}
     keys = {**detected.keys, **{key: value for key, value in more.items() if value is not None}}
     file = find_config_path(context.obj)
-    overlaps = _describe_overlaps(keys, load_config(context.obj))
+    config = load_config(context.obj)
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
+    overlaps = _describe_overlaps(keys, config)
     click.echo(block)
     for note in [*detected.notes, *overlaps, *_describe_kind(detected.keys["kind"], every, at)]:
         click.echo(note)
@@ -138,6 +141,9 @@ def add(
 
 def _describe_overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
     """Tell the user which sources contain the files of the new source, or are inside it."""
+    from hopsyncd.config.edit import escape_dollars, make_exact_pattern
+    from hopsyncd.config.mistakes import format_toml_value
+
     folder = _find_folder(keys["kind"], Path(keys["path"])) if "path" in keys else None
     if folder is None:
         return []
@@ -149,15 +155,36 @@ def _describe_overlaps(keys: Mapping[str, Any], config: Config) -> list[str]:
         if known is None or known == folder:
             continue
         if source.kind == "folder" and folder.is_relative_to(known):
-            where = f'This folder is inside the source "{source.name}"'
-            once = f'add "{folder.relative_to(known)}/" to `ignore` of "{source.name}"'
+            inner, rules = folder.relative_to(known).as_posix(), _build_rules(source)
+            where, files = f'This folder is inside the source "{source.name}"', "this folder"
+            outer_name = f'"{source.name}"'
         elif keys["kind"] == "folder" and known.is_relative_to(folder):
-            where = f'The source "{source.name}" is inside this folder'
-            once = f'add "{known.relative_to(folder)}/" to `ignore` of the new source'
+            inner = known.relative_to(folder).as_posix()
+            rules = Rules(keys.get("include", DEFAULT_INCLUDE), keys.get("ignore", ()))
+            where, files = f'The source "{source.name}" is inside this folder', f'"{source.name}"'
+            outer_name = "the new source"
         else:
             continue
-        notes.append(f"{where}, so its files are indexed twice. To index them once, {once}.")
+        if not _excludes_all(rules, inner):
+            pattern = format_toml_value(escape_dollars(f"{make_exact_pattern(inner)}/"))
+            notes.append(
+                f"{where}, so the files of {files} are indexed twice. To index them once, add"
+                f" {pattern} to `ignore` of {outer_name}."
+            )
     return notes
+
+
+def _build_rules(source: FolderSource | GitSource) -> Rules:
+    return Rules(
+        source.include, source.ignore, source.deny, source.index_secrets, source.not_secret
+    )
+
+
+def _excludes_all(rules: Rules, folder: str) -> bool:
+    """Return whether the rules exclude a folder, or all files and folders in it."""
+    if any(rules.hides(path, True, ()) for path in list_prefixes(folder)):
+        return True
+    return all(rules.hides(f"{folder}/_", is_folder, ()) for is_folder in (True, False))
 
 
 def _find_folder(kind: str, path: Path) -> Path | None:

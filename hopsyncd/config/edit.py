@@ -36,7 +36,7 @@ def add_source(
     names = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
     chosen = name or free_name(_derive_name(keys), names - {""})
     block = "[[source]]\n" + "".join(
-        f"{key} = {format_toml_value(_escape_dollars(value))}\n"
+        f"{key} = {format_toml_value(escape_dollars(value))}\n"
         for key, value in {"name": chosen, **keys}.items()
     )
     new = f"{text.rstrip()}\n\n{block}"
@@ -69,11 +69,11 @@ def _derive_name(keys: Mapping[str, Any]) -> str:
     return re.split(r"[/:]", place)[-1].removesuffix(".git")
 
 
-def _escape_dollars(value: Any) -> Any:
+def escape_dollars(value: Any) -> Any:
     """Write `$` as `$$` in all strings, so that it does not start a variable."""
     if isinstance(value, str):
         return value.replace("$", "$$")
-    return [_escape_dollars(part) for part in value] if isinstance(value, list | tuple) else value
+    return [escape_dollars(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def remove_source(file: Path, name: str) -> None:
@@ -115,7 +115,7 @@ def ignore_document(file: Path, name: str, path: str) -> None:
             failed, f"{file} has no source {name!r}", "`hopsyncd status` lists the sources"
         )
     patterns = sources[index].get("ignore", [])
-    new_patterns = [*patterns, _escape_dollars(make_exact_pattern(path))]
+    new_patterns = [*patterns, escape_dollars(make_exact_pattern(path))]
     new = _with_ignored(text, index, patterns, f"ignore = {format_toml_value(new_patterns)}\n")
     sources[index] = {**sources[index], "ignore": new_patterns}
     if new is None or (_parse(new) or {}).get("source") != sources:
