@@ -395,7 +395,8 @@ def _report_too_deep(id_: str) -> Problem:
         id_[:MAX_ID_CHARACTERS],
         f"the folder is more than {MAX_DEPTH:,} levels deep, or its path has more than "
         f"{MAX_ID_CHARACTERS:,} characters",
-        "Move the folder's content to a higher folder, or add the folder to `ignore`.",
+        "Move the folder's contents closer to the top of the source, or add the folder to"
+        " `ignore`.",
         subtree=True,
     )
 

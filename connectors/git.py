@@ -286,9 +286,11 @@ class GitConnector:
                 "Rename the file in the repository.",
             )
         if not size.isdecimal():
-            why = f"the repository lacks the content of the file, object {entry.blob}"
             return Problem(
-                id_, why, "Fetch the object: `git fsck` lists the objects that a clone lacks."
+                id_,
+                f"this clone does not contain the file's content (object {entry.blob})",
+                "Run `git fetch --refetch` in the repository, or clone it again without"
+                " `--filter`.",
             )
         if problem := self._settings.describe_size_problem(id_, int(size)):
             return Problem(id_, *problem)

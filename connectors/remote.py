@@ -52,7 +52,9 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 _MAX_DEPTH = 100
 _PLACE = "Correct `url` of this source in config.toml. Indexed documents stay searchable."
 _SHORTEN = "Shorten the ignore file."
-_RAISE = "Move the folder's content to a higher folder, or add the folder to `ignore`."
+_RAISE = (
+    "Move the folder's contents closer to the top of the source, or add the folder to `ignore`."
+)
 _RENAME = "Rename the file or folder, or add it to `ignore`."
 _FORBIDDEN = (
     "the configured credentials do not allow reading this path",

@@ -49,12 +49,12 @@ runs shared two cores with other work, so compare ratios rather than millisecond
 _ORIGINS = """\
 ## Origins
 
-A `~` before a commit means that this commit or a slightly older commit was measured. If a row
-names no machine, it was {machine}.
+A `~` before a commit means that this or a slightly older commit was measured. Rows that name no
+machine were measured on this one: {machine}.
 """
 _CLOSING = """\
-The other files in `benchmarks/results` have no table on this page. `tried.json` lists ideas that
-did not help.
+The other files in `benchmarks/results` have no table here. `tried.json` lists ideas that did not
+help.
 """
 
 

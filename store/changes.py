@@ -1,10 +1,10 @@
 """Reads the changes between two versions, to update copies of the database.
 
-A copy is in memory or in another file. Applying `changes(connection, after, until)` updates a copy
-from version `after` (0: an empty copy) to version `until`, which must be a kept version. Apply the
-ended rows first, because a row that began may also have ended. At every kept version, the updated
-copy then has the same rows as the database. The cost grows with the number of changes, not with the
-size of the database.
+A copy is in memory or in another file. Applying `read_changes(connection, after, until)` updates a
+copy from version `after` (0: an empty copy) to version `until`, which must be a kept version. Apply
+the ended rows first, because a row that began may also have ended. At every kept version, the
+updated copy then has the same rows as the database. The cost grows with the number of changes, not
+with the size of the database.
 
 Content (texts, questions, vectors) is immutable. So changes contain only ids of content. Read the
 content itself with `store.content`.

@@ -118,9 +118,10 @@ def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     """
     status = os.fstat(folder)
     is_shared = status.st_mode & 0o022 and not (is_above and status.st_mode & stat.S_ISVTX)
-    if status.st_uid not in (os.geteuid(), 0) or is_shared:
-        raise Forbidden(
-            _WHAT,
-            f"other users may write to {path}",
-            f"Make the daemon's user the owner of {path}, and run `chmod go-w {path}`",
-        )
+    hint = f"Run `chmod go-w {path}`" if is_shared else ""
+    if status.st_uid not in (os.geteuid(), 0):
+        hint = f"{hint}, and make" if hint else "Make"
+        hint += f" the daemon's user the owner of {path}"
+    if hint:
+        why = f"other users may write to {path}, so they could redirect the backup"
+        raise Forbidden(_WHAT, why, hint)

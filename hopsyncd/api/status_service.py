@@ -426,7 +426,9 @@ def _explain_failure(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
     items."""
     if row is None or row.error is None:
         return None
-    return row.error if acl.visible is None or in_full else "the last run failed"
+    if acl.visible is None or in_full:
+        return row.error
+    return "the last run failed; an admin can see why in `hopsyncd schedule`"
 
 
 def _list_problems(connection: Connection, hidden: Mask) -> list[ItemProblem]:

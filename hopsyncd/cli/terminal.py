@@ -74,7 +74,8 @@ def shows_links(variables: Mapping[str, str]) -> bool:
 
 
 def measure_text_columns() -> int:
-    """Return the width of running text: the terminal's within limits, or fixed in a pipe."""
+    """Return how many columns running text may fill: the terminal's width, but at least 20 and at
+    most 110; in a pipe, 92."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     return min(measure_line_columns(), _MOST_COLUMNS)

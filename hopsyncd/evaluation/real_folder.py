@@ -255,7 +255,9 @@ def index_folder(
             raise BadRequest(
                 f"Cannot index {source.path}",
                 outcome.problem or "the folder has no documents",
-                "Name a folder of documents with --folder",
+                "Correct this problem, or name another folder with --folder"
+                if outcome.problem
+                else "Name a folder of documents with --folder",
             )
         return writer.make_snapshot(writer.renew() or newest)
     finally:

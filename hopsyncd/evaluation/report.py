@@ -179,7 +179,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise HopsyncdError(
-            "Cannot draw the plots of a report",
+            "Cannot draw the report's plots",
             "matplotlib is not installed",
             'Install the package: pip install "hopsyncd[report]"',
         ) from error

@@ -24,7 +24,8 @@ class WrittenLink:
 
 def make_address_link(address: str, shown: str) -> WrittenLink | None:
     """Make a link with the visible text `shown` from a Markdown or HTML address. Returns None if
-    the address is not a document (mailto, scripts, data).
+    the address is empty, is longer than 1,000 characters, or has a scheme other than http(s), such
+    as mailto: or data:.
 
     >>> make_address_link("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')

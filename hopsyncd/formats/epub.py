@@ -87,7 +87,8 @@ def _list_leaves(metadata: Element) -> Iterator[Element]:
 
 def make_chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
     """Yield a chapter's blocks with the line number `number`, below a level-1 heading. The text of
-    that heading is `title`, or empty if the chapter has a heading of its own."""
+    that heading is `title`, or empty if the chapter has a heading of its own. Skipped blocks are
+    left out, and the blocks' names and properties are removed."""
     has_heading = any(block.level and block.text for block in chapter)
     # A chapter without a title must not be nested in the previous chapter.
     yield Block("heading", "" if has_heading else title, number, number, level=1)

@@ -148,10 +148,10 @@ class _HeadMatches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeGraph:
-    """A graph that contains a smaller graph, and shares most of its matches.
+    """A larger graph that contains the graph being updated. Most matches are the same in both.
 
     `passages` has a flag for each passage row: whether it is in the larger graph. `shared_matches`
-    finds the larger graph's matches that have both ends in the smaller graph.
+    finds the larger graph's matches whose two ends are also in the smaller graph.
     """
 
     passages: Flags

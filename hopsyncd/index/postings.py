@@ -19,7 +19,9 @@ _NO_OFFSETS: Int32s = np.empty(0, dtype=np.int32)
 
 
 class Segment(NamedTuple):
-    """A part of the postings: rows sorted by key, in one of three forms.
+    """A part of the postings. `rows` has the table's row numbers, sorted by key.
+
+    There are three forms:
 
     - Plain: `keys` has the key of each row, and `offsets` is None.
     - Grouped: `keys` has the distinct keys, and `offsets` the start of each key's rows, and the end
@@ -27,8 +29,9 @@ class Segment(NamedTuple):
     - Dense: `keys` is empty, and `offsets` has the start of the rows of the keys -1, 0, 1 and so
     on, up to two more than the largest key.
 
-    `build` chooses the dense form if it fits, because it needs no binary search, and else the
-    smaller of the other forms.
+    `build` keeps fewer than 4,096 rows plain. Otherwise it chooses the dense form, which needs no
+    binary search, if the largest key is at most 4 times the number of rows. If not, it chooses the
+    grouped form if each key has two rows or more on average, and the plain form otherwise.
     """
 
     keys: Integers

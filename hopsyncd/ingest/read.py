@@ -80,8 +80,9 @@ class Reading:
 
 
 def identify_rules(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """Return an identifier of the rules by which documents are split into passages. If the
-    identifier changes, all documents are reloaded."""
+    """Return an identifier of the rules by which documents are read and split. `passage_tokens` is
+    the target size of a passage. `tesseract` is None if text in pictures is not recognised. If the
+    identifier changes, all documents are read again."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -94,10 +95,9 @@ def read_step(
     extract: Extract,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Reading | None:
-    """Fetch an item and split it into passages.
-
-    Returns None if the item was purged or has vanished. If it has vanished, the next listing shows
-    whether it was removed. Raises SourceUnavailable.
+    """Fetch an item and split it into passages. Returns None if the item was purged or has
+    vanished. If it has vanished, the next listing shows whether it was removed. Raises
+    SourceUnavailable.
     """
     item = step.item
     if item is None or item.id in read_excluded_paths(connection, source.id, [item.id]):

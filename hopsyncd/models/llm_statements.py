@@ -96,7 +96,7 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
             if clauses.setdefault(written.casefold(), clause) is clause and keyword:
                 topics.setdefault(keyword, name)
     if not clauses:
-        return unusable_reply_error("the reply has no usable statement of the passage")
+        return unusable_reply_error("the reply contains no usable statement from the passage")
     return LlmStatements(topics, tuple(clauses.values()))
 
 

@@ -225,7 +225,7 @@ class PauseAnswer(TypedDict):
 
 class RemoveAnswer(TypedDict):
     """The effect of removing a source. `held_by` lists the [source, document] pairs that share text
-    with the removed source."""
+    with the removed source. If `erased` is false, repeat the purge to erase all bytes."""
 
     name: str
     version: int
@@ -287,8 +287,10 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """The result of a purge. With `again`, the result has only `included`: whether the document was
-    excluded before."""
+    """The result of a purge. `held_by` lists the [source, document] pairs that contain some of the
+    purged text, which is therefore still stored. If `erased` is false, purge again to erase all
+    bytes. With `again`, the result has only `source`, `document` and `included`: whether the
+    document had been excluded."""
 
     source: str
     document: str

@@ -297,8 +297,8 @@ class AclViewCache:
         return True
 
     def _is_resting(self) -> bool:
-        """Return whether the last view was computed too recently to compute the next view before
-        the head is served.
+        """Return whether a view was computed so recently that a new head must be served without
+        waiting for its next view.
         """
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 

@@ -463,7 +463,7 @@ class Engine:
         if version.id > head.index.version:
             raise NoSuchVersion(
                 f"Cannot search version {version.id}",
-                f"the version is not ready yet, and the newest is {head.version.id}",
+                f"version {head.version.id} is the newest searchable version",
                 "Search again in a moment",
             )
         return head

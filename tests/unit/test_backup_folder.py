@@ -62,7 +62,8 @@ def test_a_folder_that_is_not_there_is_named(folder: Path) -> None:
 
 def test_nobody_may_be_able_to_replace_the_folder(folder: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(Forbidden, match="other users may write"):
+    with pytest.raises(Forbidden, match="other users may write") as refused:
         resolve_backup_path(folder, folder / "notes.db")
+    assert refused.value.hint == f"Run `chmod go-w {tmp_path}`"
     tmp_path.chmod(0o1777)
     assert resolve_backup_path(folder, folder / "notes.db") == folder / "notes.db"

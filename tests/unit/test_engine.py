@@ -154,7 +154,7 @@ def test_a_version_that_the_index_does_not_have_yet_is_refused(
     files.put("oslo.md", b"# Oslo\n\nCaesar never called Paris Oslo.\n")
     stack.sync()
     for hidden in (frozenset[str](), frozenset({"diary"})):
-        with pytest.raises(NoSuchVersion, match="not ready yet"):
+        with pytest.raises(NoSuchVersion, match="is the newest searchable version"):
             engine.query(QUESTION, 5, Search(), at="2", hidden=hidden)
     engine.publish(stack.writer.make_snapshot(stack.head))
     assert engine.query(QUESTION, 5, Search(), at="2") == engine.query(QUESTION, 5, Search())

@@ -18,7 +18,7 @@ WHY = "hr/pay.md is in the way"
 MEMBER = Acl(
     frozenset({"open", "partly"}), frozenset({HiddenFolders("partly", ("hr/**",), (True, False))})
 )
-HIDDEN = "the last run failed"
+HIDDEN = "the last run failed; an admin can see why in `hopsyncd schedule`"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ class FolderModel:
         return ids
 
     def encode_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Return (m, d) float32 vectors of m tokenised texts of the same padded length."""
+        """Return (m, d) float32 vectors of m >= 1 texts, each a list of token ids.
+
+        The texts must have the same length after padding. This method pads them.
+        """
         length = _compute_padded_length(texts[0])
         tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)
         mask = np.zeros_like(tokens)

@@ -133,8 +133,8 @@ class StatementGraph:
                 return self.select_nearest(found, count)
 
     def find_by_names(self, count: int) -> Integers:
-        """Return the `count` statements with most of the question's names. Ties go to the most
-        similar statement.
+        """Return up to `count` statements that contain at least one of the question's names, those
+        with the most names first. Ties go to the statement most similar to the question.
         """
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.find_with_name(number) for number in numbers]
@@ -401,8 +401,8 @@ _WHOLE = -1  # stands for the whole document instead of a name
 def find_topic_starts(graph: StatementGraph, count: int) -> Integers:
     """Return the statements where TopicGraphRAG starts.
 
-    Among the statements of the topics most like the question, the `count` statements most like the
-    question are returned, and also the `count` statements with most of the question's names.
+    These are the `count` statements most like the question, from the topics most like the
+    question, and up to `count` statements that contain the most of the question's names.
     """
     topics: dict[tuple[int, int], float] = {}
     for passage_row in _find_nearest_passages(graph).tolist():
