@@ -205,7 +205,11 @@ def test_a_worker_answers_questions_with_what_the_daemons_models_tell_it(desk: D
     desk.sync()
     desk.until_handed_over()
     before = desk.here
-    for question, found in ((QUESTION, True), ("When did Caesar die in Rome?", True), ("Why?", False)):
+    for question, found in (
+        (QUESTION, True),
+        ("When did Caesar die in Rome?", True),
+        ("Why?", False),
+    ):
         desk.question = question
         assert desk.reply() == desk.reply_alone()
         assert desk.reply()["found"] == found
