@@ -102,4 +102,4 @@ def make_event_method(
     make: Callable[Fields, Call[Any]],
 ) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
     """Create a client method that returns the events of the call's work."""
-    return Method(make, "events")
+    return Method(make, "stream_events")
