@@ -88,7 +88,7 @@ def test_a_run_replaces_the_figures_and_keeps_the_texts(tmp_path: Path) -> None:
     page = page_of({"clients": {**new, "shown": True}})
     assert "|idle|17.5|" in page and "|busy|100.0 (70\u2013100)|" in page
     assert f"`python benchmarks/clients.py --clients 3`|{new['commit']}|{new['date']}|" in page
-    assert f"it was {new['machine']}" in page
+    assert f"measured on this one: {new['machine']}" in page
 
 
 @pytest.mark.parametrize("change", [{"date": 3}, {"unknown": ""}, {"rows": [["idle"]]}])
