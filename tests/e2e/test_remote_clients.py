@@ -305,7 +305,7 @@ def test_a_server_without_a_valid_certificate_gets_no_token(tmp_path: Path) -> N
 def test_plain_http_to_a_tls_port_says_what_to_write(laptop: Laptop) -> None:
     place = f"127.0.0.1:{laptop.server.port}"
     for told in _refusals(place, None):
-        assert f"write https://{place}" in told, told
+        assert f"https://{place}" in told, told
 
 
 def test_a_token_never_goes_to_another_machine_without_tls(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_an_endpoint_that_stays_down_gets_five_requests(tmp_path: Path) -> None:
         (RequestFailure(400, "context too long"), "Compare [llm]"),
         (RequestFailure(401, "bad key"), "OPENAI_API_KEY"),
         (RequestFailure(402, "pay"), "credit"),
-        (RequestFailure(403, "not you"), "not allowed"),
+        (RequestFailure(403, "not you"), "are allowed"),
         (RequestFailure(404, "no such model"), "`model`"),
         (RequestFailure(413, "too large"), "passages_per_call"),
         (RequestFailure(422, "no"), "Compare [llm]"),
