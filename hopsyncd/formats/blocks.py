@@ -72,6 +72,7 @@ TEMPLATES = "templates"
 """The kinds under which a reader counts documents that their owner threw away, documents that a
 program writes for itself, and templates of notes."""
 
+_CHOSEN_DATES = {"created": min, "modified": max}
 _NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?\Z")
 
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
@@ -149,6 +150,29 @@ def count_skipped(blocks: Iterable[Block]) -> dict[str, int]:
 def is_left_out(blocks: Iterable[Block]) -> bool:
     """Whether a reader left out the document as a whole, so that it need not have text."""
     return not {DISCARDED, RECORDS, TEMPLATES}.isdisjoint(count_skipped(blocks))
+
+
+def add_properties(
+    blocks: Sequence[Block], properties: Iterable[tuple[str, str]]
+) -> tuple[Block, ...]:
+    """Add the distinct properties of a document's parts to its first block, with only the first
+    `created` and the last `modified` date. Properties without a value are left out.
+
+    >>> notes = [("created", "2025-03-02"), ("tag", "boat"), ("created", "2025-01-09")]
+    >>> add_properties([Block("heading", "Log", 1, 1)], notes)[0].properties
+    (('tag', 'boat'), ('created', '2025-01-09'))
+    """
+    if not blocks:
+        return ()
+    given = [(name, text) for name, text in dict.fromkeys(properties) if text]
+    others = [(name, text) for name, text in given if name not in _CHOSEN_DATES]
+    dates = [
+        (name, choose(texts))
+        for name, choose in _CHOSEN_DATES.items()
+        if (texts := [text for key, text in given if key == name])
+    ]
+    first = replace(blocks[0], properties=(*blocks[0].properties, *others, *dates))
+    return (first, *blocks[1:])
 
 
 def squeeze_spaces(text: str, links: Links) -> tuple[str, Links]:

@@ -4,16 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from hopsyncd.formats.blocks import Block, make_skipped_block
+from hopsyncd.formats.blocks import Block, add_properties, make_skipped_block
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message. `time` is in ISO 8601, and `line` is the 1-based line of the message."""
+    """A message. `time` is in ISO 8601. `line` and `last_line` are its first and last line."""
 
     time: str
     author: str
@@ -40,11 +40,9 @@ def make_chat_blocks(messages: Sequence[ChatMessage], title: str = "") -> tuple[
         start = f"{message.author}{clock}: " if message.author else ""
         text = start + message.text.strip()
         blocks.append(Block("list_item", text, message.line, message.last_line))
-    times = [message.time for message in spoken if message.time]
-    dates = (("created", min(times)), ("modified", max(times))) if times else ()
-    authors = dict.fromkeys(message.author for message in spoken if message.author)
-    properties = (*(("author", author) for author in authors), *dates)
-    return (replace(blocks[0], properties=properties), *blocks[1:])
+    authors = [("author", message.author) for message in spoken]
+    dates = [(name, message.time) for message in spoken for name in ("created", "modified")]
+    return add_properties(blocks, [*authors, *dates])
 
 
 _DAY_NAME = re.compile(r"\d{4}-\d\d-\d\d\Z")
@@ -97,13 +95,13 @@ def read_whatsapp(text: str) -> tuple[Block, ...]:
     messages: list[ChatMessage] = []
     ends = [number for number, _ in starts[1:]] + [len(lines)]
     for (number, found), end in zip(starts, ends, strict=True):
-        said = _AUTHOR.match("\n".join([found[13], *lines[number + 1 : end]]).rstrip())
-        if not said:
+        message = _AUTHOR.match("\n".join([found[13], *lines[number + 1 : end]]).rstrip())
+        if not message:
             skipped["notices"] += 1
-        elif _OMITTED.fullmatch(said[2].strip(" \n")):
+        elif _OMITTED.fullmatch(message[2].strip(" \n")):
             skipped["attachments"] += 1
         else:
-            author, words = (part.strip("\u200e\u202a\u202c~\u202f ") for part in said.groups())
+            author, words = (part.strip("\u200e\u202a\u202c~\u202f ") for part in message.groups())
             time = _format_time(found, order)
             messages.append(ChatMessage(time, author, words, number + 1, end))
     is_diary = 2 * skipped["notices"] > len(starts)
@@ -118,12 +116,12 @@ def _get_parts(found: re.Match[str]) -> tuple[str, ...]:
     return found.group(*(range(1, 7) if found[1] else range(7, 13)))
 
 
-def _find_order(found: Sequence[re.Match[str]]) -> str:
+def _find_order(starts: Sequence[re.Match[str]]) -> str:
     """Return "day" or "month" for the first number of the dates, unless it is the year.
 
     If no number is above 12, the month comes first in times with AM and PM.
     """
-    parts = [_get_parts(one) for one in found]
+    parts = [_get_parts(start) for start in starts]
     if any(int(first) > 12 for first, *_ in parts if len(first) < 3):
         return "day"
     if any(int(second) > 12 for _, second, *_ in parts):
@@ -182,15 +180,15 @@ def read_clippings(text: str) -> tuple[Block, ...]:
     if not books:
         return ()
     blocks: list[Block] = []
-    authors: dict[str, None] = {}
+    authors: list[str] = []
     for title, clippings in books.items():
         if named := _BOOK.match(title):
-            authors.update(dict.fromkeys(map(str.strip, named[2].split(";"))))
+            authors += map(str.strip, named[2].split(";"))
         first = clippings[0].first_line
         blocks += [Block("heading", title, first, first, level=2), *clippings]
-    properties = tuple(("author", author) for author in authors if author)
-    blocks[0] = replace(blocks[0], properties=properties)
-    return (*blocks, make_skipped_block(skipped)) if skipped else tuple(blocks)
+    if skipped:
+        blocks.append(make_skipped_block(skipped))
+    return add_properties(blocks, (("author", author) for author in authors))
 
 
 def _split_clippings(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str]]:

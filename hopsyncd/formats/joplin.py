@@ -6,9 +6,9 @@ Only some of them are notes: notebooks, tags, attachments and settings have the 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from hopsyncd.formats.blocks import RECORDS, Block, make_skipped_block, with_title
+from hopsyncd.formats.blocks import RECORDS, Block, add_properties, make_skipped_block, with_title
 
 NOTE = "1"
 _FIELD = re.compile(r"([a-z_]{1,40}):(?: (.*))?\Z")
@@ -60,12 +60,6 @@ def make_joplin_blocks(
         return (make_skipped_block({RECORDS: 1}),)
     body = item.body.replace("](:/", "](")
     blocks = with_title(read_text(f"\n{body}"), item.title, 1)
-    facts = (
-        ("author", item.fields.get("author", "")),
-        ("created", item.created),
-        ("modified", item.modified),
-    )
-    if not blocks:
-        return ()
-    properties = (*blocks[0].properties, *(fact for fact in facts if fact[1]))
-    return (replace(blocks[0], properties=properties), *blocks[1:])
+    author = item.fields.get("author", "")
+    dates = (("created", item.created), ("modified", item.modified))
+    return add_properties(blocks, (("author", author), *dates))

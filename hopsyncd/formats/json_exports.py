@@ -18,6 +18,7 @@ from hopsyncd.formats.blocks import (
     DISCARDED,
     RECORDS,
     Block,
+    add_properties,
     is_left_out,
     lower_headings,
     make_address_link,
@@ -50,11 +51,13 @@ class _Lines:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._is_ascii = text.isascii()  # other characters are escaped then
         self._place, self._line = 0, 1
 
     def find(self, value: _Value) -> int:
         """Return the line on which `value` stands next, or the last found line."""
-        place = self._text.find(json.dumps(value), self._place) if self._text else -1
+        written = json.dumps(value, ensure_ascii=self._is_ascii)
+        place = self._text.find(written, self._place) if self._text else -1
         if place < 0:
             self._text = ""  # one failed search reads all of the text, so there is no other
             return self._line
@@ -76,7 +79,7 @@ def _find_text(value: _Value, *path: str) -> str:
     return str(value)
 
 
-def _list(value: _Value, *path: str) -> list[_Value]:
+def _list_objects(value: _Value, *path: str) -> list[_Value]:
     """Return the objects in the list at a path."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -85,7 +88,7 @@ def _list(value: _Value, *path: str) -> list[_Value]:
     )
 
 
-def _name(value: _Value, *path: str) -> str:
+def _find_name(value: _Value, *path: str) -> str:
     return " ".join(_find_text(value, *path).split())[:_MAX_NAME_CHARACTERS]
 
 
@@ -106,31 +109,15 @@ def _read_body(text: str, line: int, levels: int = 1) -> Iterator[Block]:
             yield replace(block, first_line=line, last_line=line, properties=(), names=())
 
 
-def _with_properties(blocks: list[Block], facts: list[tuple[str, str]]) -> tuple[Block, ...]:
-    """Add facts to the first block, with the first date of creation and the last date of change."""
-    if not blocks:
-        return ()
-    dates = {
-        name: choose(values)
-        for name, choose in (("created", min), ("modified", max))
-        if (values := [text for key, text in facts if key == name and text])
-    }
-    others = (fact for fact in facts if fact[0] not in ("created", "modified") and fact[1])
-    return (
-        replace(blocks[0], properties=(*dict.fromkeys(others), *dates.items())),
-        *blocks[1:],
-    )
-
-
 _SLACK_MARK = re.compile(r"<([@#!]?)([^<>|\n]{1,2000})(?:\|([^<>\n]{0,500}))?>")
 
 
 def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the messages of a day in a channel of Slack."""
-    messages = [message for message in value if isinstance(message, dict)]
+    messages = _list_objects(value)
     people = {
-        _find_text(message, "user"): _name(message, "user_profile", "display_name")
-        or _name(message, "user_profile", "real_name")
+        _find_text(message, "user"): _find_name(message, "user_profile", "display_name")
+        or _find_name(message, "user_profile", "real_name")
         for message in messages
         if "user_profile" in message
     }
@@ -140,13 +127,16 @@ def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
         if _find_text(message, "subtype").startswith(("channel_", "group_")):
             continue
         user = _find_text(message, "user")
-        author = people.get(user) or _name(message, "username") or user
+        author = people.get(user) or _find_name(message, "username") or user
         parts = [_find_text(message, "text")]
-        for shared in _list(message, "attachments"):
-            named = ": ".join(filter(None, [_name(shared, "title"), _find_text(shared, "text")]))
+        for shared in _list_objects(message, "attachments"):
+            named = ": ".join(
+                filter(None, [_find_name(shared, "title"), _find_text(shared, "text")])
+            )
             parts.append(named or _find_text(shared, "fallback"))
         parts += [
-            _name(shared, "title") or _name(shared, "name") for shared in _list(message, "files")
+            _find_name(shared, "title") or _find_name(shared, "name")
+            for shared in _list_objects(message, "files")
         ]
         text = "\n".join(dict.fromkeys(filter(None, parts)))
         shown = unescape(_SLACK_MARK.sub(lambda mark: _format_slack_mark(mark, people), text))
@@ -167,9 +157,13 @@ def _format_slack_mark(mark: re.Match[str], people: Mapping[str, str]) -> str:
 
 def _read_slack_users(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     blocks = []
-    for user in _list({"": value}, ""):
-        names = [_name(user, "profile", "real_name"), _name(user, "real_name"), _name(user, "name")]
-        facts = [_name(user, "profile", key) for key in ("title", "email", "phone")]
+    for user in _list_objects(value):
+        names = [
+            _find_name(user, "profile", "real_name"),
+            _find_name(user, "real_name"),
+            _find_name(user, "name"),
+        ]
+        facts = [_find_name(user, "profile", key) for key in ("title", "email", "phone")]
         line = lines.find(user.get("id"))
         text = " | ".join(dict.fromkeys(filter(None, [*names, *facts])))
         blocks.append(Block("table", text, line, line))
@@ -178,11 +172,11 @@ def _read_slack_users(value: _Value, lines: _Lines) -> tuple[Block, ...]:
 
 def _read_slack_channels(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     blocks = []
-    for channel in _list({"": value}, ""):
+    for channel in _list_objects(value):
         facts = [_find_text(channel, key, "value") for key in ("topic", "purpose")]
         line = lines.find(channel.get("id"))
         text = ": ".join(
-            filter(None, [f"#{_name(channel, 'name')}", "; ".join(filter(None, facts))])
+            filter(None, [f"#{_find_name(channel, 'name')}", "; ".join(filter(None, facts))])
         )
         blocks.append(Block("list_item", text, line, line))
     return tuple(blocks)
@@ -190,21 +184,21 @@ def _read_slack_channels(value: _Value, lines: _Lines) -> tuple[Block, ...]:
 
 def _read_telegram(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read a chat of Telegram, or all chats of an account."""
-    chats = _list(value, "chats", "list") or [value]
+    chats = _list_objects(value, "chats", "list") or [value]
     blocks: list[Block] = []
     for chat in chats:
         messages = [
             ChatMessage(
                 _find_text(message, "date"),
-                _name(message, "from"),
+                _find_name(message, "from"),
                 _join_telegram(message.get("text")),
                 line := lines.find(message.get("date")),
                 line,
             )
-            for message in _list(chat, "messages")
+            for message in _list_objects(chat, "messages")
             if message.get("type") != "service"
         ]
-        blocks += make_chat_blocks(messages, _name(chat, "name"))
+        blocks += make_chat_blocks(messages, _find_name(chat, "name"))
     return tuple(blocks)
 
 
@@ -215,14 +209,14 @@ def _join_telegram(text: _Value) -> str:
 
 def _read_discord(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     messages = []
-    for message in _list(value, "messages"):
+    for message in _list_objects(value, "messages"):
         line = lines.find(message.get("timestamp"))
-        author = _name(message, "author", "nickname") or _name(message, "author", "name")
-        shared = [_name(file, "fileName") for file in _list(message, "attachments")]
-        told = [_find_text(embed, "title") for embed in _list(message, "embeds")]
-        text = "\n".join(filter(None, [_find_text(message, "content"), *shared, *told]))
+        author = _find_name(message, "author", "nickname") or _find_name(message, "author", "name")
+        shared = [_find_name(file, "fileName") for file in _list_objects(message, "attachments")]
+        pages = [_find_text(embed, "title") for embed in _list_objects(message, "embeds")]
+        text = "\n".join(filter(None, [_find_text(message, "content"), *shared, *pages]))
         messages.append(ChatMessage(_find_text(message, "timestamp"), author, text, line, line))
-    names = (_name(value, "guild", "name"), _name(value, "channel", "name"))
+    names = (_find_name(value, "guild", "name"), _find_name(value, "channel", "name"))
     return make_chat_blocks(messages, ": ".join(filter(None, names)))
 
 
@@ -231,22 +225,22 @@ def _read_keep(value: _Value, _: _Lines) -> tuple[Block, ...]:
     if value.get("isTrashed") is True:
         return (make_skipped_block({DISCARDED: 1}),)
     blocks = []
-    if title := _name(value, "title"):
+    if title := _find_name(value, "title"):
         blocks.append(Block("heading", title, 1, 1, level=1))
     for part in re.split(r"\n\s*\n", _find_text(value, "textContent")):
         if part.strip():
             blocks.append(Block("paragraph", part.strip(), 1, 1))
-    for item in _list(value, "listContent"):
+    for item in _list_objects(value, "listContent"):
         mark = "x" if item.get("isChecked") is True else " "
         blocks.append(Block("list_item", f"[{mark}] {_find_text(item, 'text')}", 1, 1))
-    for page in _list(value, "annotations"):
-        shown = _name(page, "title") or _name(page, "url")
+    for page in _list_objects(value, "annotations"):
+        shown = _find_name(page, "title") or _find_name(page, "url")
         link = make_address_link(_find_text(page, "url"), shown)
         blocks.append(Block("list_item", shown, 1, 1, links=((0, link),) if link else ()))
-    facts = [("tag", _name(label, "name")) for label in _list(value, "labels")]
+    facts = [("tag", _find_name(label, "name")) for label in _list_objects(value, "labels")]
     for name, key in (("created", "createdTimestampUsec"), ("modified", "userEditedTimestampUsec")):
         facts.append((name, _format_time(_find_text(value, key)[:-6])))
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 _ROAM_STATE = re.compile(r"\{\{(?:\[\[)?(TODO|DONE)(?:\]\])?\}\}")
@@ -257,19 +251,19 @@ def _read_roam(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the pages of a graph of Roam Research, each as an outline."""
     blocks: list[Block] = []
     facts: list[tuple[str, str]] = []
-    for page in _list({"": value}, ""):
+    for page in _list_objects(value):
         line = lines.find(page.get("title"))
         outline = "\n".join(_list_roam_lines(page, 0))
         if not outline:
             continue
-        blocks.append(Block("heading", _name(page, "title"), line, line, level=1))
+        blocks.append(Block("heading", _find_name(page, "title"), line, line, level=1))
         blocks += _read_body(outline, line)
         facts.append(("modified", _format_time(_find_text(page, "edit-time")[:-3])))
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 def _list_roam_lines(page: _Value, depth: int) -> Iterator[str]:
-    for child in _list(page, "children"):
+    for child in _list_objects(page, "children"):
         text = _ROAM_STATE.sub(
             lambda state: f"[{' x'[state[1] == 'DONE']}]", _find_text(child, "string")
         )
@@ -282,84 +276,91 @@ def _list_roam_lines(page: _Value, depth: int) -> Iterator[str]:
 
 def _read_trello(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the cards of a board of Trello, with their lists, labels, steps and comments."""
-    lists = {_find_text(each, "id"): _name(each, "name") for each in _list(value, "lists")}
-    people = {_find_text(each, "id"): _name(each, "fullName") for each in _list(value, "members")}
+    lists = {
+        _find_text(each, "id"): _find_name(each, "name") for each in _list_objects(value, "lists")
+    }
+    people = {
+        _find_text(each, "id"): _find_name(each, "fullName")
+        for each in _list_objects(value, "members")
+    }
     steps: dict[str, list[_Value]] = {}
     comments: dict[str, list[_Value]] = {}
-    for checklist in _list(value, "checklists"):
-        steps.setdefault(_find_text(checklist, "idCard"), []).extend(_list(checklist, "checkItems"))
-    for action in reversed(_list(value, "actions")):  # the newest is first
+    for checklist in _list_objects(value, "checklists"):
+        steps.setdefault(_find_text(checklist, "idCard"), []).extend(
+            _list_objects(checklist, "checkItems")
+        )
+    for action in reversed(_list_objects(value, "actions")):  # the newest is first
         if action.get("type") == "commentCard":
             comments.setdefault(_find_text(action, "data", "card", "id"), []).append(action)
-    blocks = [Block("heading", _name(value, "name") or "Board", 1, 1, level=1)]
+    blocks = [Block("heading", _find_name(value, "name") or "Board", 1, 1, level=1)]
     facts = []
-    for card in _list(value, "cards"):
+    for card in _list_objects(value, "cards"):
         id_, line = _find_text(card, "id"), lines.find(card.get("id"))
-        blocks.append(Block("heading", _name(card, "name"), line, line, level=2))
+        blocks.append(Block("heading", _find_name(card, "name"), line, line, level=2))
         members = card.get("idMembers")
         named = (
             [people.get(str(member), "") for member in members] if isinstance(members, list) else []
         )
-        told = {
+        details = {
             "List": lists.get(_find_text(card, "idList"), ""),
             "Labels": ", ".join(
-                filter(None, (_name(label, "name") for label in _list(card, "labels")))
+                filter(None, (_find_name(label, "name") for label in _list_objects(card, "labels")))
             ),
             "Members": ", ".join(filter(None, named)),
             "Due": _find_text(card, "due")[:10],
         }
-        shown = [f"{name}: {text}" for name, text in told.items() if text]
+        shown = [f"{name}: {text}" for name, text in details.items() if text]
         shown += ["Archived"] if card.get("closed") is True else []
         blocks.append(Block("paragraph", "; ".join(shown), line, line))
         blocks += _read_body(_find_text(card, "desc"), line, 2)
         for step in steps.get(id_, ()):
             mark = "x" if step.get("state") == "complete" else " "
-            blocks.append(Block("list_item", f"[{mark}] {_name(step, 'name')}", line, line))
+            blocks.append(Block("list_item", f"[{mark}] {_find_name(step, 'name')}", line, line))
         for comment in comments.get(id_, ()):
             author, day = (
-                _name(comment, "memberCreator", "fullName"),
+                _find_name(comment, "memberCreator", "fullName"),
                 _find_text(comment, "date")[:10],
             )
             text = f"{author} ({day}): {_find_text(comment, 'data', 'text')}"
             blocks.append(Block("list_item", text, line, line))
             facts.append(("author", author))
         facts.append(("modified", _find_text(card, "dateLastActivity")))
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 def _read_issues(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read issues from the API of GitHub, or from its program `gh`."""
     blocks: list[Block] = []
     facts = []
-    for issue in _list({"": value}, ""):
+    for issue in _list_objects(value):
         line = lines.find(issue.get("title"))
-        author = _name(issue, "user", "login") or _name(issue, "author", "login")
+        author = _find_name(issue, "user", "login") or _find_name(issue, "author", "login")
         created = _find_text(issue, "created_at") or _find_text(issue, "createdAt")
-        title = f"#{_find_text(issue, 'number')} {_name(issue, 'title')}"
+        title = f"#{_find_text(issue, 'number')} {_find_name(issue, 'title')}"
         blocks.append(Block("heading", title, line, line, level=2))
-        labels = ", ".join(_name(label, "name") for label in _list(issue, "labels"))
-        told = [
+        labels = ", ".join(_find_name(label, "name") for label in _list_objects(issue, "labels"))
+        opened = [
             f"Opened by {author}" if author else "Opened",
             f"on {created[:10]}" if created else "",
         ]
         state = [_find_text(issue, "state").lower(), f"labels: {labels}" if labels else ""]
-        text = "; ".join(filter(None, [" ".join(filter(None, told)), *state]))
+        text = "; ".join(filter(None, [" ".join(filter(None, opened)), *state]))
         blocks.append(Block("paragraph", text, line, line))
         blocks += _read_body(_find_text(issue, "body").replace("\r\n", "\n"), line, 2)
-        for comment in _list(issue, "comments"):
-            by, day = _name(comment, "author", "login"), _find_text(comment, "createdAt")[:10]
+        for comment in _list_objects(issue, "comments"):
+            by, day = _find_name(comment, "author", "login"), _find_text(comment, "createdAt")[:10]
             blocks.append(Block("paragraph", f"{by} ({day}):", line, line))
             blocks += _read_body(_find_text(comment, "body").replace("\r\n", "\n"), line, 3)
         changed = _find_text(issue, "updated_at") or _find_text(issue, "updatedAt")
         facts += [("author", author), ("created", created), ("modified", changed)]
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 def _read_chatgpt(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     """Read the conversations of ChatGPT, each in its last version."""
     blocks: list[Block] = []
     facts = []
-    for talk in _list({"": value}, ""):
+    for talk in _list_objects(value):
         line = lines.find(talk.get("title"))
         begun, changed = (
             _format_time(_find_text(talk, key)) for key in ("create_time", "update_time")
@@ -376,24 +377,24 @@ def _read_chatgpt(value: _Value, lines: _Lines) -> tuple[Block, ...]:
                 [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
             )
             turns.append((role, "\n".join(texts)))
-        blocks += _make_talk(_name(talk, "title"), begun, "ChatGPT", reversed(turns), line)
+        blocks += _make_talk(_find_name(talk, "title"), begun, "ChatGPT", reversed(turns), line)
         facts += [("created", begun), ("modified", changed)]
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 def _read_claude(value: _Value, lines: _Lines) -> tuple[Block, ...]:
     blocks: list[Block] = []
     facts = []
-    for talk in _list({"": value}, ""):
+    for talk in _list_objects(value):
         line = lines.find(talk.get("name"))
         begun, changed = _find_text(talk, "created_at"), _find_text(talk, "updated_at")
         turns = [
             ("user" if turn.get("sender") == "human" else "assistant", _find_text(turn, "text"))
-            for turn in _list(talk, "chat_messages")
+            for turn in _list_objects(talk, "chat_messages")
         ]
-        blocks += _make_talk(_name(talk, "name"), begun, "Claude", iter(turns), line)
+        blocks += _make_talk(_find_name(talk, "name"), begun, "Claude", iter(turns), line)
         facts += [("created", begun), ("modified", changed)]
-    return _with_properties(blocks, facts)
+    return add_properties(blocks, facts)
 
 
 def _make_talk(
@@ -401,12 +402,12 @@ def _make_talk(
 ) -> Iterator[Block]:
     """Yield the blocks of a talk: a section with its title and day, and who says what."""
     speakers = {"user": "You", "assistant": assistant}
-    said = [(speakers[role], text) for role, text in turns if role in speakers and text.strip()]
-    if not said:
+    spoken = [(speakers[role], text) for role, text in turns if role in speakers and text.strip()]
+    if not spoken:
         return
     heading = f"{title} ({begun[:10]})" if title and begun else title or begun[:10]
     yield Block("heading", heading, line, line, level=1)
-    for speaker, text in said:
+    for speaker, text in spoken:
         body = [*_read_body(text, line)]
         if body and body[0].kind in ("paragraph", "list_item"):
             links = tuple((at + len(speaker) + 2, link) for at, link in body[0].links)
@@ -455,14 +456,17 @@ _LISTS: tuple[_Export, ...] = (
 _OBJECTS: tuple[_Export, ...] = (
     (_has("guild", "channel", "messages"), _read_discord),
     (
-        lambda value: "lists" in value and "idList" in (_get_first(_list(value, "cards")) or ()),
+        lambda value: (
+            "lists" in value and "idList" in (_get_first(_list_objects(value, "cards")) or ())
+        ),
         _read_trello,
     ),
     (_has("userEditedTimestampUsec", "isTrashed"), _read_keep),
-    (lambda value: bool(_list(value, "chats", "list")), _read_telegram),
+    (lambda value: bool(_list_objects(value, "chats", "list")), _read_telegram),
     (
         lambda value: (
-            "name" in value and {"type", "date"} <= {*(_get_first(_list(value, "messages")) or ())}
+            "name" in value
+            and {"type", "date"} <= {*(_get_first(_list_objects(value, "messages")) or ())}
         ),
         _read_telegram,
     ),

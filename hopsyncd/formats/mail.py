@@ -34,6 +34,7 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import (
     DISCARDED,
     Block,
+    add_properties,
     count_skipped,
     lower_headings,
     make_name_link,
@@ -123,11 +124,7 @@ def read_mbox(data: bytes, extract: Extract) -> tuple[Block, ...]:
             "not an mbox file: no line begins with `From `",
             "Give the file the extension of its real type, or add it to `ignore`",
         )
-    if blocks:
-        newest = max((fact for fact in facts if fact[0] == "modified"), default=None)
-        kept = [fact for fact in facts if fact[0] != "modified" or fact == newest]
-        blocks[0] = replace(blocks[0], properties=tuple(sorted(kept)))
-    return (*blocks, *reader.make_skipped_blocks())
+    return (*add_properties(blocks, sorted(facts)), *reader.make_skipped_blocks())
 
 
 def _read_blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:

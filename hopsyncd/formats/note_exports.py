@@ -19,6 +19,7 @@ from xml.etree.ElementTree import Element
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.formats.blocks import (
     Block,
+    add_properties,
     count_skipped,
     join_lines,
     lower_headings,
@@ -59,19 +60,17 @@ def _make_sections(notes: Iterable[_Note]) -> Iterator[Block]:
     Line numbers count the notes. The first block has the properties of the document.
     """
     blocks: list[Block] = []
-    facts: set[tuple[str, str]] = set()
-    created: list[str] = []
-    modified: list[str] = []
+    properties: set[tuple[str, str]] = set()
     skipped: Counter[str] = Counter()
     for number, note in enumerate(notes, 1):
         section = [Block("heading", note.title, number, number, level=1)]
-        told = (
+        details = (
             f"Created {note.created[:10]}" if note.created else "",
             f"author: {note.author}" if note.author else "",
             f"tags: {', '.join(note.tags)}" if note.tags else "",
             f"source: {note.address}" if note.address else "",
         )
-        if line := "; ".join(filter(None, told)):
+        if line := "; ".join(filter(None, details)):
             link = make_address_link(note.address, note.address) if note.address else None
             links = ((line.index(note.address), link),) if link else ()
             section.append(Block("paragraph", line, number, number, links=links))
@@ -80,15 +79,10 @@ def _make_sections(notes: Iterable[_Note]) -> Iterator[Block]:
             if block.kind != "skipped":
                 section.append(replace(block, first_line=number, last_line=number, properties=()))
         blocks += section
-        facts.update(("tag", tag) for tag in note.tags)
-        facts.update(("author", author) for author in [note.author] if author)
-        created += filter(None, [note.created])
-        modified += filter(None, [note.modified or note.created])
-    dates = [("created", min(created))] if created else []
-    dates += [("modified", max(modified))] if modified else []
-    if blocks:
-        yield replace(blocks[0], properties=(*sorted(facts), *dates))
-    yield from blocks[1:]
+        properties.update(("tag", tag) for tag in note.tags)
+        modified = note.modified or note.created
+        properties |= {("author", note.author), ("created", note.created), ("modified", modified)}
+    yield from add_properties(blocks, sorted(properties))
     if skipped:
         yield make_skipped_block(skipped)
 
@@ -188,11 +182,10 @@ def read_jex(data: bytes) -> tuple[Block, ...]:
 
 def _make_joplin_note(item: JoplinItem, tags: list[str], items: dict[str, JoplinItem]) -> _Note:
     notebook = items.get(item.fields.get("parent_id", ""))
-    place = (f"Notebook: {notebook.title}",) if notebook else ()
-    about = tuple(Block("paragraph", text, 1, 1) for text in place)
+    place = (Block("paragraph", f"Notebook: {notebook.title}", 1, 1),) if notebook else ()
     return _Note(
         item.title or "Untitled",
-        (*about, *read_markdown(item.body)),
+        (*place, *read_markdown(item.body)),
         item.created,
         item.modified,
         item.fields.get("author", ""),

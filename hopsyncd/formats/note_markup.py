@@ -171,14 +171,14 @@ def remove_comments(text: str) -> tuple[str, int]:
         return text, 0
     count = 0
 
-    def replace_macro(found: re.Match[str]) -> str:
+    def replace_comment(found: re.Match[str]) -> str:
         nonlocal count
         if found["comment"] is None:
             return found[0]
         count += 1
         return "\n" * found[0].count("\n")
 
-    return _CODE_OR_COMMENT.sub(replace_macro, text), count
+    return _CODE_OR_COMMENT.sub(replace_comment, text), count
 
 
 _DRAWING = re.compile(

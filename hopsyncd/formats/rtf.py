@@ -84,7 +84,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.number = 0
-        self._main = Story(self._take_next)
+        self._main = Story(self._take_next_number)
         self._state = _State(self._main)
         self._stack: list[_State] = []
         self._too_deep = 0
@@ -121,7 +121,7 @@ class _Reader:
         blocks = with_metadata(blocks, titles, properties)
         return (*blocks, make_skipped_block(skipped)) if skipped.total() else blocks
 
-    def _take_next(self) -> int:
+    def _take_next_number(self) -> int:
         self.number += 1
         return self.number
 
@@ -331,9 +331,9 @@ class _Reader:
             state.is_hidden = False
         elif state.is_deleted or state.is_hidden:
             state.kind = b"skip"
-            state.story = Story(self._take_next)
+            state.story = Story(self._take_next_number)
         else:
-            state.story, state.sink = Story(self._take_next), None
+            state.story, state.sink = Story(self._take_next_number), None
             state.is_in_table, state.nesting, state.depth, state.address = False, 1, -1, None
             state.style, state.outline, state.mark = 0, -1, ""
 

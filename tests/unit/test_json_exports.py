@@ -209,6 +209,19 @@ def test_issues_of_github_are_sections(issue: dict[str, object]) -> None:
     assert ("author", "lena") in facts(blocks)
 
 
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_a_section_has_the_line_of_its_title_in_any_script(is_ascii: bool) -> None:
+    issues = [
+        {"number": number, "title": title, "body": "", "state": "open"}
+        for number, title in enumerate(("Ångström", "Plan"))
+    ]
+    text = json.dumps(issues, indent=1, ensure_ascii=is_ascii)
+    headings = [block for block in extract(text.encode(), "application/json") if block.level]
+    lines = text.split("\n")
+    assert ["title" in lines[block.first_line - 1] for block in headings] == [True, True]
+    assert headings[0].first_line < headings[1].first_line
+
+
 def test_talks_with_assistants_say_who_speaks() -> None:
     def turn(role: str, text: str, parent: str | None) -> dict[str, object]:
         content = {"content_type": "text", "parts": [text]}

@@ -224,8 +224,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if invented:
         notes.append(
             f"the LLM quoted {pluralise(invented, 'sentence')} that no passage contains, so the"
-            " quotes"
-            " were removed"
+            " quotes were removed"
         )
     return LlmAnswer(marked.text, tuple(passages), tuple(evidence), tuple(notes))
 
