@@ -175,7 +175,7 @@ class WatchedQuestions:
 
     def _read_rights(self, caller: Caller | None) -> Rights:
         with closing(open_reader(self._database)) as connection:
-            return _read_rights(connection, caller)
+            return _make_rights(connection, caller)
 
     def remove(self, number: int, caller: Caller) -> None:
         """End a watch. Raises NotFound."""
@@ -276,7 +276,7 @@ class WatchedQuestions:
 
     def _has_lost(self, connection: Connection, watch: Watch) -> bool:
         """Return whether the maker saw documents at the last comparison that are hidden now."""
-        now = _read_rights(connection, self._makers.find(watch))
+        now = _make_rights(connection, self._makers.find(watch))
         return Rights.from_json(watch.rights).has_lost(now)
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
@@ -469,7 +469,7 @@ def _is_listed(watch: Watch, caller: Caller) -> bool:
     return caller.may("admin") or is_maker(caller, watch)
 
 
-def _read_rights(connection: Connection, caller: Caller | None) -> Rights:
+def _make_rights(connection: Connection, caller: Caller | None) -> Rights:
     acl = caller.acl if caller else NOTHING
     return Rights.from_acl(acl, read_source_names(connection).values())
 

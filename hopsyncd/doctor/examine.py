@@ -1,7 +1,6 @@
 """Runs all checks in order. Contains the checks of sources, the LLM endpoint and the daemon."""
 
 import asyncio
-import errno
 import os
 import shutil
 import socket
@@ -162,11 +161,11 @@ def check_daemon(config: Config) -> Iterator[Finding]:
         case "stale":
             why = f"a crashed daemon has left the socket {config.daemon.socket}"
             yield Finding("daemon", "warn", why, "`hopsyncd serve` replaces the socket")
+        case "denied":
+            remedy = "Only the daemon's owner and the users in [access] may use the daemon"
+            yield Finding("daemon", "fail", f"{config.daemon.socket}: permission denied", remedy)
         case why:
-            remedy = "Restart the daemon"
-            if why == os.strerror(errno.EACCES).lower():
-                remedy = "Only the daemon's owner and the users in [access] may use the daemon"
-            yield Finding("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
+            yield Finding("daemon", "fail", f"{config.daemon.socket}: {why}", "Restart the daemon")
 
 
 def _check_place(config: Config) -> Iterator[Finding]:
@@ -192,6 +191,8 @@ def _explain_unreachable(config: Config) -> str:
         return "nobody"
     except ConnectionRefusedError:
         return "stale" if path.is_socket() else "nobody"
+    except PermissionError:
+        return "denied"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""

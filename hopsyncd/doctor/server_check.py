@@ -29,7 +29,7 @@ def check_server(address: str, connect: Connect) -> Iterator[Finding]:
     except (DaemonUntrusted, DaemonUnavailable) as error:
         yield Finding("server", "fail", f"{address}: {error.why}", error.hint)
     except RequestFailed as error:
-        yield _check_answers(address)
+        yield _report_reachable(address)
         if error.status == HTTPStatus.UNAUTHORIZED:
             remedy = "Ask the administrator of the server for a new token"
             yield Finding("token", "fail", "the token is unknown, revoked or expired", remedy)
@@ -37,10 +37,10 @@ def check_server(address: str, connect: Connect) -> Iterator[Finding]:
             remedy = error.hint or "Ask the administrator of the server; its log has the details"
             yield Finding("token", "fail", error.why, remedy)
     else:
-        yield _check_answers(address)
+        yield _report_reachable(address)
         yield report_ok("token", f"you are {caller['user']}, with the role {caller['role']}")
 
 
-def _check_answers(address: str) -> Finding:
+def _report_reachable(address: str) -> Finding:
     tls = "; its certificate is valid" if address.lower().startswith("https") else ""
     return report_ok("server", f"{address} answers{tls}")

@@ -46,7 +46,7 @@ def make_templates(**shared: Any) -> Environment:
         loader=PackageLoader("hopsyncd.web"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_make_printable,
+        finalize=_clean_value,
     )
     templates.trim_blocks = templates.lstrip_blocks = True
     templates.globals.update(
@@ -80,7 +80,7 @@ def _format_title(passage: Mapping[str, Any]) -> str:
     return format_title(passage).replace(" > ", " \u203a ")
 
 
-def _make_printable(value: object) -> object:
+def _clean_value(value: object) -> object:
     """Escape control characters in a value that a template prints."""
     if isinstance(value, Markup):
         return Markup(make_printable(value, keep=_LAID_OUT))

@@ -89,13 +89,13 @@ def make_turn(answer: Mapping[str, Any]) -> dict[str, Any]:
     """
     quotes = dict[int, list[str]]()
     for sentence in answer["sentences"]:
-        quotes.setdefault(sentence["citation"], []).append(_make_printable(sentence["text"]))
+        quotes.setdefault(sentence["citation"], []).append(_clean_text(sentence["text"]))
     return {
         "found": answer["found"],
         "by": answer["by"],
-        "text": _make_printable(answer["answer"] or ""),
-        "degraded": [_make_printable(reason) for reason in answer["degraded"]],
-        "subjects": [_make_printable(subject) for subject in answer["subjects"]],
+        "text": _clean_text(answer["answer"] or ""),
+        "degraded": [_clean_text(reason) for reason in answer["degraded"]],
+        "subjects": [_clean_text(subject) for subject in answer["subjects"]],
         "version": answer["version"],
         "cost": format_cost(answer["llm"]),
         "cards": [
@@ -118,10 +118,10 @@ def make_card(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str,
         "id": cited["id"],
         "key": make_document_key(cited),
         "kind": name_document_kind(document),
-        "title": _make_printable(title),
-        "file": _make_printable(get_file_name(format_document_name(cited)) if document else title),
-        "place": _make_printable(f"{cited['source']}/{document}" if document else ""),
-        "where": _make_printable(cited["location"] or ""),
+        "title": _clean_text(title),
+        "file": _clean_text(get_file_name(format_document_name(cited)) if document else title),
+        "place": _clean_text(f"{cited['source']}/{document}" if document else ""),
+        "where": _clean_text(cited["location"] or ""),
         "quotes": list(quotes),
     }
 
@@ -172,7 +172,7 @@ def _escape_text(text: object, line_end: str = "\n") -> str:
 
     Unprintable characters are replaced, and each line break becomes `line_end`.
     """
-    lines = line_end.join(_make_printable(str(text)).split("\n"))
+    lines = line_end.join(_clean_text(str(text)).split("\n"))
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 
 
@@ -181,11 +181,11 @@ def _restrict_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
         case "answer":
             return {"event": "answer", "turn": make_turn(event["answer"])}
         case "text":
-            return {"event": "text", "text": _make_printable(event["text"])}
+            return {"event": "text", "text": _clean_text(event["text"])}
         case "citation":
             return {"event": "citation", "card": make_card(event["citation"])}
         case "withdrawn":
-            return {"event": "withdrawn", "why": _make_printable(event["why"])}
+            return {"event": "withdrawn", "why": _clean_text(event["why"])}
     fields = ("event", "stage", "passages", "by")
     return {name: event[name] for name in fields if name in event}
 
@@ -241,7 +241,7 @@ def _refusal_error() -> RequestFailed:
     return RequestFailed(400, "bad_request", "The form has an invalid field", "Reload the page")
 
 
-def _make_printable(text: str) -> str:
+def _clean_text(text: str) -> str:
     return make_printable(text, keep=_LAID_OUT)
 
 

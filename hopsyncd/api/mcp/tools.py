@@ -99,7 +99,7 @@ class Tools:
             question, k=k, strategy=strategy, match=match, at=at, filters=filters or ()
         )
         frame = {**_describe_version(answer), **_read_question(answer), "notice": NOTICE}
-        return _fit_found(frame, answer["passages"], self._get_sources(), max_tokens)
+        return _fit_passages(frame, answer["passages"], self._get_sources(), max_tokens)
 
     def ask(
         self,
@@ -127,7 +127,7 @@ class Tools:
                 "found": False,
                 "notice": NOTICE,
             }
-            return _fit_found(frame, reply["passages"][:_CLOSEST], sources, max_tokens)
+            return _fit_passages(frame, reply["passages"][:_CLOSEST], sources, max_tokens)
         sentences = [
             {"citation": sentence["citation"], "quote": sentence["text"]}
             for sentence in reply["sentences"]
@@ -448,7 +448,7 @@ def _read_question(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"understood": understood} if understood else {}
 
 
-def _fit_found(
+def _fit_passages(
     frame: Mapping[str, Any],
     found: Sequence[Mapping[str, Any]],
     sources: Sources,

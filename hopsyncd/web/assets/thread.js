@@ -279,10 +279,10 @@
       nodes.push(element("ul", { class: "notes" }, ...items));
     }
     if (isShown && !answer.found) {
-      const told = element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this."));
-      nodes.push(told);
+      const message = element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this."));
+      nodes.push(message);
       if (answer.closest?.length && !isFirst) {
-        told.append(" The passages below are the closest.");
+        message.append(" The passages below are the closest.");
         nodes.push(element("ol", { class: "sources" }, ...answer.closest.map(renderCard)));
       }
     } else if (isShown) {
