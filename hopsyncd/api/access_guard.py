@@ -29,7 +29,7 @@ from hopsyncd.api.proxy import BehindProxy
 from hopsyncd.api.revoked_streams import run_while_valid
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.tokens import TOKEN_START, Role, TokenCheck, Tokens, WrongToken
-from hopsyncd.client.response import BROWSER_HEADER
+from hopsyncd.client.protocol import BROWSER_HEADER
 from hopsyncd.client.trust import Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig

@@ -22,7 +22,7 @@ from hopsyncd.cli.terminal import echo_facts, format_id, mark_words
 from hopsyncd.client import Client
 from hopsyncd.client.local_files import map_local_sources
 from hopsyncd.client.opening import find_target, make_editor_command
-from hopsyncd.client.response import RequestFailed
+from hopsyncd.client.protocol import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.errors import NotFound

@@ -6,6 +6,6 @@ retried. Threads and tasks may share a client. docs/reference/client.md has exam
 
 from hopsyncd.client.asynchronous import AsyncClient
 from hopsyncd.client.blocking import Client
-from hopsyncd.client.response import RequestFailed
+from hopsyncd.client.protocol import RequestFailed
 
 __all__ = ["AsyncClient", "Client", "RequestFailed"]

@@ -8,25 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopsyncd.client import protocol
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
 from hopsyncd.client.remote import Remote
-from hopsyncd.client.response import (
-    CONNECT_S,
-    JSON,
-    MAX_BYTES,
-    NDJSON,
-    WHOLE_S,
-    check_type,
-    encode_body,
-    make_headers,
-    parse_answer,
-    parse_event,
-    parse_place,
-    too_long_error,
-    unreachable_error,
-    unusable_error,
-)
 from hopsyncd.client.starting import PAUSE_S, wait_while_starting
 from hopsyncd.client.trust import check_peer, list_trusted_users
 from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
@@ -57,7 +42,7 @@ class AsyncClient(Methods):
     ) -> None:
         import httpx2  # takes 0.2 s to import, which the CLI does not need
 
-        self._place = parse_place(place, ca)
+        self._place = protocol.parse_place(place, ca)
         self._timeout_s = timeout_s
         remote = self._place if isinstance(self._place, Remote) else None
         over_tls = remote is not None and remote.tls
@@ -71,8 +56,8 @@ class AsyncClient(Methods):
                 ),
             ),
             base_url=remote.url if remote else "http://hopsyncd",
-            headers=make_headers(token, browser),
-            timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
+            headers=protocol.make_headers(token, browser),
+            timeout=httpx2.Timeout(timeout_s, connect=protocol.CONNECT_S),
         )
 
     async def __aenter__(self) -> AsyncClient:
@@ -87,12 +72,17 @@ class AsyncClient(Methods):
 
     async def send(self, call: Call[Answer]) -> Answer:
         try:
-            async with asyncio.timeout(self._timeout_s), self._response(call, JSON) as response:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._response(call, protocol.JSON) as response,
+            ):
                 content = await _read_content(self._place, response)
         except TimeoutError as error:
-            raise unreachable_error(self._place, error, connecting=False) from error
+            raise protocol.unreachable_error(self._place, error, connecting=False) from error
         media_type = response.headers.get("Content-Type", "")
-        answer: Answer = parse_answer(self._place, call, response.status_code, media_type, content)
+        answer: Answer = protocol.parse_answer(
+            self._place, call, response.status_code, media_type, content
+        )
         return answer
 
     async def stream_events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
@@ -100,18 +90,18 @@ class AsyncClient(Methods):
 
         Closing the iterator early ends the work, unless another client needs it.
         """
-        async with self._response(call, NDJSON) as response:
+        async with self._response(call, protocol.NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")
             if response.status_code != 200:
                 content = await _read_content(self._place, response)
-                parse_answer(self._place, call, response.status_code, media_type, content)
-            check_type(self._place, response.status_code, media_type, NDJSON)
+                protocol.parse_answer(self._place, call, response.status_code, media_type, content)
+            protocol.check_type(self._place, response.status_code, media_type, protocol.NDJSON)
             async for line in _read_lines(self._place, response):
-                event = parse_event(self._place, call, line)
+                event = protocol.parse_event(self._place, call, line)
                 yield event
                 if event["event"] == "answer":
                     return
-        raise unusable_error(self._place, "the stream ended before the answer")
+        raise protocol.unusable_error(self._place, "the stream ended before the answer")
 
     @asynccontextmanager
     async def _response(self, call: Call[Any], accept: str) -> AsyncIterator[httpx2.Response]:
@@ -127,7 +117,7 @@ class AsyncClient(Methods):
             async with self._http.stream(
                 call.method,
                 call.path,
-                content=None if call.body is None else encode_body(call.body),
+                content=None if call.body is None else protocol.encode_body(call.body),
                 headers={"Accept": accept},
                 extensions=extensions,
             ) as response:
@@ -156,11 +146,11 @@ def _make_trust_hook(
 async def _read_content(place: Path | Remote, response: httpx2.Response) -> bytes:
     """Read the body of an answer that is not streamed. The body must be complete within WHOLE_S."""
     content = bytearray()
-    async with asyncio.timeout(WHOLE_S):
+    async with asyncio.timeout(protocol.WHOLE_S):
         async for part in response.aiter_raw():
             content += part
-            if len(content) > MAX_BYTES:
-                raise too_long_error(place)
+            if len(content) > protocol.MAX_BYTES:
+                raise protocol.too_long_error(place)
     return bytes(content)
 
 
@@ -172,8 +162,8 @@ async def _read_lines(place: Path | Remote, response: httpx2.Response) -> AsyncI
             yield bytes(unfinished + line)
             unfinished.clear()
         unfinished += rest
-        if len(unfinished) > MAX_BYTES:
-            raise too_long_error(place)
+        if len(unfinished) > protocol.MAX_BYTES:
+            raise protocol.too_long_error(place)
     if unfinished:
         yield bytes(unfinished)
 
@@ -185,7 +175,7 @@ def _unreachable_error(
 
     connecting = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
     if isinstance(error, httpx2.TimeoutException):
-        return unreachable_error(place, TimeoutError(), connecting=connecting)
+        return protocol.unreachable_error(place, TimeoutError(), connecting=connecting)
     below: BaseException | None = error
     # Find the system's error. anyio tries all addresses of a host and groups their errors.
     while connecting and below and not (isinstance(below, OSError) and below.errno):
@@ -195,4 +185,4 @@ def _unreachable_error(
             below = below.__cause__ or below.__context__
     if isinstance(error, httpx2.NetworkError) and not connecting:
         below = ConnectionError()
-    return unreachable_error(place, below or error, connecting=connecting)
+    return protocol.unreachable_error(place, below or error, connecting=connecting)

@@ -13,25 +13,10 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopsyncd.client import protocol
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
 from hopsyncd.client.remote import Remote
-from hopsyncd.client.response import (
-    CONNECT_S,
-    JSON,
-    MAX_BYTES,
-    NDJSON,
-    WHOLE_S,
-    check_type,
-    encode_body,
-    make_headers,
-    parse_answer,
-    parse_event,
-    parse_place,
-    too_long_error,
-    unreachable_error,
-    unusable_error,
-)
 from hopsyncd.client.starting import PAUSE_S, wait_while_starting
 from hopsyncd.client.trust import check_peer, list_trusted_users
 
@@ -74,7 +59,9 @@ class _Connection(HTTPConnection):
     sock: _Deadline
 
     def __init__(self, place: Path | Remote) -> None:
-        super().__init__(place.host if isinstance(place, Remote) else "hopsyncd", timeout=CONNECT_S)
+        super().__init__(
+            place.host if isinstance(place, Remote) else "hopsyncd", timeout=protocol.CONNECT_S
+        )
         self._place = place
         if isinstance(place, Remote):
             self.port = place.port
@@ -87,17 +74,17 @@ class _Connection(HTTPConnection):
         connected = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock = connected  # closed with the connection
         trusted = list_trusted_users(self._place)
-        connected.settimeout(CONNECT_S)
+        connected.settimeout(protocol.CONNECT_S)
         connected.connect(str(self._place))
         check_peer(self._place, connected, trusted)
 
     @staticmethod
     def _connect_to(place: Remote) -> _Deadline:
-        with socket.create_connection((place.host, place.port), CONNECT_S) as plain:
+        with socket.create_connection((place.host, place.port), protocol.CONNECT_S) as plain:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not place.tls:
                 deadline = _Deadline(fileno=plain.detach())
-                deadline.settimeout(CONNECT_S)
+                deadline.settimeout(protocol.CONNECT_S)
                 return deadline
             context = place.context
             context.sslsocket_class = _TlsDeadline
@@ -116,7 +103,7 @@ class _Connection(HTTPConnection):
         self.sock.until_s = self.sock.whole_s = None
         if not streams:
             self.sock.until_s = time.monotonic() + timeout_s if timeout_s else None
-            self.sock.whole_s = WHOLE_S
+            self.sock.whole_s = protocol.WHOLE_S
 
     @property
     def is_usable(self) -> bool:
@@ -149,11 +136,11 @@ class Client(Methods):
         ca: Path | None = None,
         browser: str | None = None,
     ) -> None:
-        self._place = parse_place(place, ca)
+        self._place = protocol.parse_place(place, ca)
         self._timeout_s = timeout_s
         self._keeps = isinstance(self._place, Remote) and self._place.tls
         self._browser = browser
-        self._headers = make_headers(token, browser)
+        self._headers = protocol.make_headers(token, browser)
         if not self._keeps:
             self._headers["Connection"] = "close"
         self._token = token
@@ -195,10 +182,12 @@ class Client(Methods):
         return self.send(Call("DELETE", path))
 
     def send(self, call: Call[Answer]) -> Answer:
-        with self._response(call, JSON) as response:
+        with self._response(call, protocol.JSON) as response:
             content = self._read_content(response)
         media_type = response.headers.get("Content-Type", "")
-        answer: Answer = parse_answer(self._place, call, response.status, media_type, content)
+        answer: Answer = protocol.parse_answer(
+            self._place, call, response.status, media_type, content
+        )
         return answer
 
     def stream_events(self, call: Call[Any]) -> Generator[Event, None, None]:
@@ -206,40 +195,40 @@ class Client(Methods):
 
         Closing the iterator early ends the work, unless another client needs it.
         """
-        with self._response(call, NDJSON) as response:
+        with self._response(call, protocol.NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")
             if response.status != 200:
                 content = self._read_content(response)
-                parse_answer(self._place, call, response.status, media_type, content)
-            check_type(self._place, response.status, media_type, NDJSON)
-            while line := response.readline(MAX_BYTES + 1):
-                if len(line) > MAX_BYTES:
-                    raise too_long_error(self._place)
-                event = parse_event(self._place, call, line)
+                protocol.parse_answer(self._place, call, response.status, media_type, content)
+            protocol.check_type(self._place, response.status, media_type, protocol.NDJSON)
+            while line := response.readline(protocol.MAX_BYTES + 1):
+                if len(line) > protocol.MAX_BYTES:
+                    raise protocol.too_long_error(self._place)
+                event = protocol.parse_event(self._place, call, line)
                 yield event
                 if event["event"] == "answer":
                     return
-        raise unusable_error(self._place, "the stream ended before the answer")
+        raise protocol.unusable_error(self._place, "the stream ended before the answer")
 
     def _read_content(self, response: HTTPResponse) -> bytes:
         content = bytearray()
         while part := response.read(_PART_BYTES):
             content += part
-            if len(content) > MAX_BYTES:
-                raise too_long_error(self._place)
+            if len(content) > protocol.MAX_BYTES:
+                raise protocol.too_long_error(self._place)
         if response.length:
-            raise unusable_error(self._place, "the response was cut off")
+            raise protocol.unusable_error(self._place, "the response was cut off")
         return bytes(content)
 
     @contextmanager
     def _response(self, call: Call[Any], accept: str) -> Iterator[HTTPResponse]:
-        body = None if call.body is None else encode_body(call.body)
+        body = None if call.body is None else protocol.encode_body(call.body)
         headers = {**self._headers, "Accept": accept}
         for _ in wait_while_starting(self._place, self._timeout_s):
             time.sleep(PAUSE_S)
         connection, may_keep = self._get_connection(), False
         try:
-            connection.expect(self._timeout_s, streams=accept == NDJSON)
+            connection.expect(self._timeout_s, streams=accept == protocol.NDJSON)
             # A server that refuses a request may answer before it has read the whole request.
             with suppress(BrokenPipeError):
                 connection.request(call.method, call.path, body, headers)
@@ -247,7 +236,7 @@ class Client(Methods):
                 yield response
                 may_keep = self._keeps and response.isclosed() and not response.will_close
         except (OSError, HTTPException) as error:
-            raise unreachable_error(self._place, error, connecting=False) from error
+            raise protocol.unreachable_error(self._place, error, connecting=False) from error
         finally:
             self._release(connection, may_keep=may_keep)
 
@@ -266,7 +255,7 @@ class Client(Methods):
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError | UnicodeError):
-                raise unreachable_error(self._place, error, connecting=True) from error
+                raise protocol.unreachable_error(self._place, error, connecting=True) from error
             raise
         return connection
 

@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
-from hopsyncd.client.response import describe_misfit
+from hopsyncd.client.protocol import describe_misfit
 from hopsyncd.errors import DaemonUnavailable
 from tests.e2e.daemon import Place, new_place
 from tests.fakes.odd_server import http, odd_server

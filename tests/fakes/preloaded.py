@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.cli.main import GROUPS
 from hopsyncd.cli.serve import import_run
-from hopsyncd.client.response import describe_misfit
+from hopsyncd.client.protocol import describe_misfit
 from hopsyncd.formats.readers import load_text_readers
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import find_neutral_spans

@@ -16,7 +16,7 @@ from hopsyncd.api.access_rules import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE
 from hopsyncd.api.tokens import Tokens, TokenUses
-from hopsyncd.client.response import BROWSER_HEADER
+from hopsyncd.client.protocol import BROWSER_HEADER
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.web.sessions import Person

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.client.protocol import unreachable_error
 from hopsyncd.client.remote import Remote
-from hopsyncd.client.response import unreachable_error
 
 SERVER = Remote("notes.example.org", 7717, tls=True)
 

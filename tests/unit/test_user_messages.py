@@ -17,7 +17,7 @@ from hopsyncd.cli.output import print_understood
 from hopsyncd.cli.progress import _sum_progress
 from hopsyncd.cli.query import _print_chain
 from hopsyncd.cli.show import _explain_removed
-from hopsyncd.client.response import RequestFailed
+from hopsyncd.client.protocol import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
 

@@ -1,6 +1,6 @@
-"""Parses responses of the daemon: an answer, or an error that says what failed.
+"""Builds requests and parses responses for both clients, without using the network.
 
-Both clients use this module, which does not use the network.
+A response is an answer, or an error that says what failed.
 """
 
 from __future__ import annotations
