@@ -55,7 +55,7 @@ class FrozenIndex:
         for each in fields(self.outliers):
             yield f"{OUTLIERS}.{each.name}", getattr(self.outliers, each.name)
         for table_name, table in self.tables.items():
-            for name, column in table.map_columns().items():
+            for name, column in table.get_columns().items():
                 yield f"{table_name}.{name}", self._restore(table, name, column)
         for name, segments in self.segments.items():
             merged = merge_segments(segments)
@@ -79,7 +79,7 @@ class FrozenIndex:
         `list_columns`, in the given lengths."""
         tables = {
             name: table.from_buffers(
-                {column: buffers[f"{name}.{column}"] for column in table.list_dtypes()}, len(table)
+                {column: buffers[f"{name}.{column}"] for column in table.get_dtypes()}, len(table)
             )
             for name, table in self.tables.items()
         }
@@ -94,7 +94,7 @@ def freeze(index: LiveIndex) -> FrozenIndex:
         version=index.version,
         names=index.name_numbers.keys,
         passages=index.passage_numbers.keys,
-        tables=index.map_tables(),
+        tables=index.get_tables(),
         segments={
             each.name: getattr(index.postings, each.name).freeze()
             for each in fields(index.postings)
@@ -136,7 +136,7 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
     for name, table in moved.tables.items():
-        setattr(index, name, _append_new_rows(table, index.map_tables()[name]))
+        setattr(index, name, _append_new_rows(table, index.get_tables()[name]))
     for name, segment in moved.segments.items():
         getattr(index.postings, name).replace_frozen(segment)
 
@@ -146,7 +146,7 @@ def _append_new_rows(table: Table, now: Table) -> Table:
     values."""
     count = len(table)
     for name in ("died", "match_row"):
-        if name in table.list_dtypes():
+        if name in table.get_dtypes():
             column, newer = getattr(table, name), getattr(now, name)[:count]
             changed = np.flatnonzero(column != newer)
             column[changed] = newer[changed]

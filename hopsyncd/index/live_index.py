@@ -400,7 +400,7 @@ class LiveIndex:
         seen_rows = start + np.flatnonzero(is_seen)
         end = start + len(seen_rows)
         new_rows = invert_positions(seen_rows - start, len(is_seen))
-        for column in matches.map_columns().values():
+        for column in matches.get_columns().values():
             column[start:end] = column[seen_rows]
         self.matches = MatchTable.from_buffers(matches.buffers, end)
         current = start + np.flatnonzero(self.matches.died[start:] == IN_FORCE)
@@ -418,8 +418,8 @@ class LiveIndex:
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])
-        for table_name, table in self.map_tables().items():
-            columns = {name: buffers[f"{table_name}.{name}"] for name in table.list_dtypes()}
+        for table_name, table in self.get_tables().items():
+            columns = {name: buffers[f"{table_name}.{name}"] for name in table.get_dtypes()}
             length = lengths[f"{table_name}.{next(iter(columns))}"]
             setattr(self, table_name, table.from_buffers(columns, length))
         for each in fields(self.postings):
@@ -432,6 +432,6 @@ class LiveIndex:
         )
         self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
 
-    def map_tables(self) -> dict[str, Table]:
+    def get_tables(self) -> dict[str, Table]:
         """Return all tables by their field names."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}

@@ -35,11 +35,11 @@ class Table:
     buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        return len(getattr(self, next(iter(self.list_dtypes()))))
+        return len(getattr(self, next(iter(self.get_dtypes()))))
 
     @classmethod
     @cache
-    def list_dtypes(cls) -> Mapping[str, np.dtype[Any]]:
+    def get_dtypes(cls) -> Mapping[str, np.dtype[Any]]:
         """Return the type of each column, from its annotation."""
         hints = get_type_hints(cls)
         names = [each.name for each in fields(cls) if each.name != "buffers"]
@@ -48,28 +48,26 @@ class Table:
     @classmethod
     def make_empty(cls) -> Self:
         """Create a table without rows."""
-        return cls._make(
-            {name: np.empty(0, dtype) for name, dtype in cls.list_dtypes().items()}, {}
-        )
+        return cls._make({name: np.empty(0, dtype) for name, dtype in cls.get_dtypes().items()}, {})
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
         """Create a table from the first `length` elements of these arrays. Raises ValueError if an
         array has the wrong type."""
-        for name, dtype in cls.list_dtypes().items():
+        for name, dtype in cls.get_dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
-        return cls._make({name: buffers[name][:length] for name in cls.list_dtypes()}, buffers)
+        return cls._make({name: buffers[name][:length] for name in cls.get_dtypes()}, buffers)
 
     @classmethod
     def _make(cls, columns: Mapping[str, Any], buffers: Mapping[str, Column]) -> Self:
         return cls(**columns, buffers=buffers)
 
-    def map_columns(self) -> dict[str, Column]:
-        return {name: getattr(self, name) for name in self.list_dtypes()}
+    def get_columns(self) -> dict[str, Column]:
+        return {name: getattr(self, name) for name in self.get_dtypes()}
 
     def select_from(self, start: int) -> Self:
-        return self._make({name: column[start:] for name, column in self.map_columns().items()}, {})
+        return self._make({name: column[start:] for name, column in self.get_columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
         """Return a table with the rows of this table and of `new`.
@@ -79,7 +77,7 @@ class Table:
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
         columns: dict[str, Column] = {}
-        for name, old in (self.buffers or self.map_columns()).items():
+        for name, old in (self.buffers or self.get_columns()).items():
             buffer = old
             if end > len(old):
                 buffer = np.zeros(max(end, 2 * len(old), _FIRST_ROOM), old.dtype)

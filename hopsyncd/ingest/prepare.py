@@ -84,7 +84,7 @@ class Cost:
         self.passages_generated += len(sets)
         self.texts_embedded += sum(len(question_set.vectors) for question_set in sets)
 
-    def map_counters(self) -> dict[str, int]:
+    def get_counters(self) -> dict[str, int]:
         """Return the counters by name. LLM counters are left out if no LLM is asked."""
         totals = {
             "passages_generated": self.passages_generated,

@@ -42,7 +42,7 @@ class Clocks:
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     steady_s: Callable[[], float] = time.monotonic
 
-    def read_clocks(self) -> Moment:
+    def read(self) -> Moment:
         return Moment(self.wall_ms(), self.steady_s())
 
 
@@ -99,28 +99,28 @@ class Timetable:
     def note(self, job: str, error: str | None) -> None:
         """Record that a run of the job has ended. If it failed, `error` says why. Raises
         DiskFailure."""
-        now = self._clocks.read_clocks()
+        now = self._clocks.read()
         self._runs[job] = Run(now, error is not None)
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
         """Whether it is time to run the job. A job that is running or not scheduled is
         never due."""
-        now = self._clocks.read_clocks()
+        now = self._clocks.read()
         waits = job in self._jobs and job not in self._running
         return waits and self._compute_next_ms(job, now) <= now.wall_ms
 
-    def get_soonest_s(self) -> float:
+    def get_wait_s(self) -> float:
         """Return the number of seconds until the next job is due. The result is negative if a job
         is overdue, and infinite if no job is scheduled."""
-        now = self._clocks.read_clocks()
+        now = self._clocks.read()
         waiting = [job for job in self._jobs if job not in self._running]
         soonest_ms = min((self._compute_next_ms(job, now) for job in waiting), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
     def list_next_runs(self) -> list[Planned]:
         """Return the next run of each job. Thread-safe."""
-        now = self._clocks.read_clocks()
+        now = self._clocks.read()
         return [
             Planned(job, when.text, max(self._compute_next_ms(job, now), now.wall_ms))
             for job, when in self._jobs.items()
@@ -426,7 +426,7 @@ class SourceScheduler:
         if not self._wants_all(due):
             return _Underway(self._pipeline.sync_in_turns(due.source, Scope(tuple(sorted(parts)))))
         # This may raise an error, so it comes before any work is taken.
-        listed_ms = self._compute_listed_ms(due)
+        listed_ms = self._read_listed_ms(due)
         requests, due.requests = due.requests, []
         due.asked = False  # A new request may set `asked` again during the sync.
         accept_empty = any(request.accept_empty for request in requests)
@@ -438,7 +438,7 @@ class SourceScheduler:
         _log_outcome(outcome)
         if scan.is_whole:
             self._times.note(due.scan, outcome.problem)
-            is_listed = scan.is_full or self._compute_listed_ms(due) != scan.listed_ms
+            is_listed = scan.is_full or self._read_listed_ms(due) != scan.listed_ms
             if due.full_scan in self._times and is_listed:
                 self._times.note(due.full_scan, outcome.problem)
         due.underway = None  # If an earlier line raises an error, the waiting requests receive it.
@@ -446,7 +446,7 @@ class SourceScheduler:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]
 
-    def _compute_listed_ms(self, due: _Due) -> int | None:
+    def _read_listed_ms(self, due: _Due) -> int | None:
         return read_listing_state(self._pipeline.connection, due.source.id).listed_ms
 
 

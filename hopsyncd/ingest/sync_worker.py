@@ -358,7 +358,7 @@ class SyncWorker:
             longest_s = min(longest_s, _SAVING_S)
         if switch := self._at_work.sync.switch:
             longest_s = min(longest_s, switch.due_s - self._clocks.steady_s())
-        return max(0.0, min(self._at_work.timetable.get_soonest_s(), upgrades_s, longest_s))
+        return max(0.0, min(self._at_work.timetable.get_wait_s(), upgrades_s, longest_s))
 
     def _run_turn(self) -> list[Request]:
         """Run all submitted jobs and one batch of one source. Returns the finished requests."""
@@ -407,7 +407,7 @@ class SyncWorker:
             return
         end_s = clocks.steady_s() + (_HEAR_S if self._follower else _LONGEST_SLEEP_S)
         version = sync.switch.run(
-            lambda: not self._has_work() and times.get_soonest_s() > 0 and clocks.steady_s() < end_s
+            lambda: not self._has_work() and times.get_wait_s() > 0 and clocks.steady_s() < end_s
         )
         if version:
             sync.on_switch(version)

@@ -455,7 +455,7 @@ class VersionWriter:
             rows = index.find_vertices(to_int64(changed.ended))
             index.end_passages(gone := rows[rows >= 0])
             update_matches(index, gone, self._begin_in_index(index, begun), deferred)
-            change = self._change(index, batch, changed.ended, begun, rules, cost.map_counters())
+            change = self._change(index, batch, changed.ended, begun, rules, cost.get_counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])
             version = commit_version(self._connection, change, self._now_ms())

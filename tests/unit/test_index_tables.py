@@ -88,9 +88,9 @@ class TestTable:
         tables = [table for table in vars(index).values() if isinstance(table, Table)]
         assert len(tables) == 19
         for table in tables:
-            columns = table.map_columns()
+            columns = table.get_columns()
             assert columns
-            assert {name: column.dtype for name, column in columns.items()} == table.list_dtypes()
+            assert {name: column.dtype for name, column in columns.items()} == table.get_dtypes()
 
 
 class TestPostings:
