@@ -59,7 +59,6 @@ from store.sources import (
 
 log = structlog.get_logger(__name__)
 
-
 _PIECE = 256  # Ask about this number of passages before other work gets a turn.
 _EVERY_S = 600.0
 _FIRST_WAIT_S = 30.0
@@ -138,8 +137,7 @@ _LONGEST_READING_S = 10.0  # After reading a slow source for this time, give oth
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """The result of a sync. `problem` says why the source is paused, or is None if the source is
-    not paused.
+    """The result of a sync. `problem` says why the source is paused, or is None.
 
     `too_large` is true if a small sync was abandoned because it had too much work. `postponed`
     are the edited documents that a small sync left to the next sync.
@@ -253,8 +251,10 @@ class SourceSync:
             self.upgrades.schedule_next(run.usage)
 
     def _begin_turn(self, run: SyncRun) -> None:
-        """Show this run's progress. Raises SourceUnavailable if the source is paused or removed."""
-        self.progress = run.progress
+        """Show this run's progress, unless it interrupts another run. Raises SourceUnavailable if
+        the source is paused or removed."""
+        if not (run.scope.small and self._underway):
+            self.progress = run.progress
         if run.source.name in self.removed or is_paused(self.connection, run.source.id):
             raise source_paused_error(run.source.name)
 

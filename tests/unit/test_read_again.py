@@ -193,3 +193,19 @@ def test_an_edit_too_large_to_preempt_is_read_next(upgraded: Start, notes: Path)
     assert "Ship 7 paid nothing in dues." in str(served(stack))
     assert stack.path.progress.documents_done == 2
     assert len([*turns]) == 1
+
+
+def test_an_edit_does_not_change_the_progress_that_is_shown(upgraded: Start, notes: Path) -> None:
+    stack = upgraded()
+    shown: list[tuple[bool, int]] = []
+
+    def edit() -> None:
+        stack.path.on_reading = lambda: shown.append(
+            (stack.path.progress.again, stack.path.progress.documents_total)
+        )
+        (notes / "dues.md").write_text("# Dues\n\nA night costs a hundred kroner.\n")
+        assert stack.preempt("dues.md").changed == 1
+
+    stack.path.on_reading = edit  # while the first document is read
+    stack.sync()
+    assert shown[0] == (True, len(TEXTS))
