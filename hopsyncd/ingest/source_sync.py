@@ -365,7 +365,7 @@ class SourceSync:
         read = throttle(partial(self._read_items, run))
         while waiting:
             if run.batch.urgent:
-                urgent = put_first(waiting, run.batch.urgent) or -1
+                urgent = put_first(waiting, run.batch.urgent) or urgent
             # Edits are handled before many new documents are read.
             is_last_edit = (are_many and reason == CHANGED != waiting[0].reason) or urgent == 0
             if run.batch.readings and (is_last_edit or self._is_full(run, began_s)):

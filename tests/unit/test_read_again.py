@@ -195,6 +195,28 @@ def test_an_edit_too_large_to_preempt_is_read_next(upgraded: Start, notes: Path)
     assert len([*turns]) == 1
 
 
+def test_another_large_edit_does_not_delay_the_first(upgraded: Start, notes: Path) -> None:
+    (notes / "weather.md").write_text("# Weather\n\nA storm is expected.\n")
+    stack = upgraded()
+    turns = stack.path.sync_in_turns(stack.source, Scope())
+    next(turns)  # After this batch, another may have more passages than a small sync.
+    stack.path.batch_documents = 100
+    text = "\n\n".join(f"# Ship {number}\n\nIt paid nothing." for number in range(40))
+    files = iter(("tides.md", "new.md"))  # The second file is not among those to be read again.
+
+    def edit() -> None:
+        if name := next(files, None):
+            (notes / name).write_text(text.replace("Ship", name))
+            stack.path.on_reading = lambda: None
+            assert stack.preempt(name).too_large
+            stack.path.on_reading = edit
+
+    stack.path.on_reading = edit
+    next(turns)
+    assert stack.path.progress.documents_done == 3
+    assert len([*turns]) == 1
+
+
 def test_an_edit_does_not_change_the_progress_that_is_shown(upgraded: Start, notes: Path) -> None:
     stack = upgraded()
     shown: list[tuple[bool, int]] = []
