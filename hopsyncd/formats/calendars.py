@@ -21,7 +21,7 @@ _DURATION = re.compile(
 _ESCAPED = re.compile(r"\\([\\;,nN])")
 _COMPONENTS = frozenset(("VEVENT", "VTODO", "VJOURNAL"))
 _MAX_PEOPLE = 200
-_PAGE_MARK = re.compile(r"<br ?/?>|</?(?:p|ul|li)>", re.IGNORECASE)
+_HTML_BREAK = re.compile(r"<br ?/?>|</?(?:p|ul|li)>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,2000}>")
 
 # Properties and their labels in the text.
@@ -163,8 +163,8 @@ def _make_event_blocks(event: _Event) -> Iterator[Block]:
         if value := _format_field(event, name):
             yield Block("list_item", f"{label}: {value}", line, line)
     description = event.get_text("DESCRIPTION")
-    if _PAGE_MARK.search(description):  # Google Calendar writes HTML
-        description = unescape(_TAG.sub("", _PAGE_MARK.sub("\n", description)))
+    if _HTML_BREAK.search(description):  # Google Calendar writes HTML
+        description = unescape(_TAG.sub("", _HTML_BREAK.sub("\n", description)))
     for paragraph in re.split(r"\n\s*\n", description):
         if paragraph.strip():
             yield Block("paragraph", paragraph.strip(), line, line)

@@ -330,14 +330,20 @@ class _MailReader:
     def _read(self, data: bytes | str, kind: str, charset: str = "") -> Iterator[Block]:
         if isinstance(data, str):
             data, charset = data.encode("utf-8", "replace"), "utf-8"
-        try:
-            blocks = self._extract(data, f"{kind}; charset={charset}" if charset else kind)
-        except (MemoryError, RecursionError, ReaderUnavailable):
-            raise
-        except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
-            return
+        media_type = f"{kind}; charset={charset}" if charset else kind
+        blocks = extract_attachment(data, media_type, self._extract)
         self._skipped.update(count_skipped(blocks))
         yield from (block for block in blocks if block.kind != "skipped")
+
+
+def extract_attachment(data: bytes, media_type: str, extract: Extract) -> tuple[Block, ...]:
+    """Read an attached document with `extract`. Returns () if it cannot be read."""
+    try:
+        return extract(data, media_type)
+    except (MemoryError, RecursionError, ReaderUnavailable):
+        raise
+    except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
+        return ()
 
 
 def _list_parts(part: Message) -> list[Message]:

@@ -115,12 +115,12 @@ def _read_document(text: str) -> tuple[Block, ...]:
     env.skipped.update(skipped)
     if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
-    read, told = read_page_fields(_read_blocks(remove_logseq_markup(text), env))
+    read, page_properties = read_page_fields(_read_blocks(remove_logseq_markup(text), env))
     if is_template(front_matter, read, text):
         return (make_skipped_block({TEMPLATES: 1}),)
     blocks = _insert_fields(read, front_matter)
     tags = (("tag", tag) for tag in dict.fromkeys(env.tags))
-    properties = (*front_matter.properties, *told, *tags)
+    properties = (*front_matter.properties, *page_properties, *tags)
     if blocks and (front_matter.names or front_matter.links or properties):
         links = (*((0, link) for link in front_matter.links), *blocks[0].links)
         first = replace(blocks[0], links=links, names=front_matter.names, properties=properties)

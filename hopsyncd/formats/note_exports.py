@@ -10,13 +10,13 @@ import io
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.formats.blocks import (
     Block,
     add_properties,
@@ -28,11 +28,9 @@ from hopsyncd.formats.blocks import (
 )
 from hopsyncd.formats.html import read_html
 from hopsyncd.formats.joplin import NOTE, JoplinItem, parse_item
+from hopsyncd.formats.mail import Extract, extract_attachment
 from hopsyncd.formats.markdown import read_markdown
 
-Extract = Callable[[bytes, str], tuple[Block, ...]]
-
-_DAY = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z?\Z")
 _CHECKED = re.compile(
     r"""<en-todo\b[^<>]{0,500}\bchecked\s*=\s*["']true["'][^<>]{0,500}>(?:</en-todo>)?"""
 )
@@ -110,8 +108,9 @@ def _read_enex_note(note: Element, extract: Extract) -> _Note:
 
 
 def _format_date(text: str) -> str:
-    found = _DAY.match(text)
-    return "{}-{}-{}T{}:{}:{}+00:00".format(*found.groups()) if found else ""
+    with suppress(ValueError):
+        return datetime.fromisoformat(text).isoformat()
+    return ""
 
 
 def _read_enml(content: str) -> Iterator[Block]:
@@ -133,22 +132,13 @@ def _read_resources(note: Element, extract: Extract) -> Iterator[Block]:
         if not kind.startswith(("image/", "audio/", "video/")):
             with suppress(ValueError):
                 data = base64.b64decode(resource.findtext("data") or "")
-                blocks = _read_part(data, kind, extract)
+                blocks = extract_attachment(data, kind, extract)
         if blocks:
             yield Block("heading", name or "Attachment", 1, 1, level=1)
             yield from (replace(block, names=()) for block in lower_headings(blocks))
         else:
             is_picture = kind.startswith("image/")
             yield make_skipped_block({"pictures" if is_picture else "attachments": 1})
-
-
-def _read_part(data: bytes, kind: str, extract: Extract) -> tuple[Block, ...]:
-    try:
-        return extract(data, kind)
-    except (MemoryError, RecursionError, ReaderUnavailable):
-        raise
-    except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
-        return ()
 
 
 def read_jex(data: bytes) -> tuple[Block, ...]:
