@@ -73,6 +73,7 @@ class AclViewCache:
     _writer: WriterState = WriterState()
     _saved: SavedViews | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
+    # Masks by their last use, and the views of each mask in the order of their computation.
     _kept: dict[Mask, list[Snapshot]] = field(default_factory=dict)
     _making: set[Mask] = field(default_factory=set)
     _head: Snapshot | None = None

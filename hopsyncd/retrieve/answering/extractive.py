@@ -20,9 +20,10 @@ sentence contains a value of the kind asked for, and the new sentence does not. 
 the new sentence shares no name with the chosen sentences, and the question is short or hardly
 resembles the new sentence. A short answer is shown only with the sentence that contains it.
 
-If a question has several clauses, the third sentence is chosen differently. For each clause, the
-gain of a sentence is its cosine minus the best cosine of the chosen sentences. The sentence with
-the largest gain for any clause is added, even if it has few new words.
+If a question has several clauses, at most two sentences are chosen by their score. The next is
+chosen differently. For each clause, the gain of a sentence is its cosine minus the best cosine of
+the chosen sentences. The sentence with the largest gain for any clause is added, even if it has few
+new words.
 
 Questions, headers, front matter, markup and lines that only introduce a list do not count as
 sentences, unless they contain a value of the kind asked for.
@@ -262,8 +263,8 @@ Kind = Literal[
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|must|may|should)"
 _PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
 _AMOUNTS = "limit|number|percent(?:age)?|share|amount|size|port|level|maximum|minimum|population"
-_PARTS = "option|flag|property|key|setting|variable|function|macro"
-_CODES = rf"command|{_PARTS}|file|path|expression"
+_IDENTIFIERS = "option|flag|property|key|setting|variable|function|macro"
+_CODES = rf"command|{_IDENTIFIERS}|file|path|expression"
 _TEXTS = (
     "(?:pass|file|user)?names?|lines?|titles?|subjects?|summar(?:y|ies)|messages?|passwords?|texts?"
     "|descriptions?|abstracts?|paragraphs?|sentences?|words?|strings?|identifiers?|slugs?|labels?"
@@ -310,7 +311,9 @@ _COMPILED = tuple(
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St|Jr|Sr|vs)\.)(?<!\bMrs\.)\s+(?=[A-Z])"
 )
-_PART = re.compile(rf"\b(?:what|which) (?:\w+ ){{0,2}}(?:{_PARTS})\b", re.IGNORECASE)
+_ASKS_IDENTIFIER = re.compile(
+    rf"\b(?:what|which) (?:\w+ ){{0,2}}(?:{_IDENTIFIERS})\b", re.IGNORECASE
+)
 _TWO_THINGS = re.compile(
     r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b"
     r"|\bto how (?:many|much)\b|\b(?:in turn|respectively)\b",
@@ -351,15 +354,15 @@ class QuestionNeeds:
     """The kind of value that answers a question, such as a number or a date.
 
     counted: the terms of the counted noun, such as `hour` for `How many hours`. unit: "money" or
-    "share" if the number must be an amount of money or a percentage. names_part: whether the code
-    must be the name of an option, a property, a key, a setting, a variable, a function or a macro,
-    and so no path of a file.
+    "share" if the number must be an amount of money or a percentage. is_identifier: True if the
+    code must be the name of an option, a property, a key, a setting, a variable, a function or a
+    macro, and cannot be the path of a file.
     """
 
     kind: Kind
     counted: frozenset[str] = frozenset()
     unit: Literal["money", "share"] | None = None
-    names_part: bool = False
+    is_identifier: bool = False
 
 
 def find_needs(question: str) -> QuestionNeeds | None:
@@ -374,7 +377,7 @@ def find_needs(question: str) -> QuestionNeeds | None:
     name the kind of value instead (`timeout`).
 
     >>> find_needs("Ada left. Where does she live?")
-    QuestionNeeds(kind='name', counted=frozenset(), unit=None, names_part=False)
+    QuestionNeeds(kind='name', counted=frozenset(), unit=None, is_identifier=False)
     >>> find_needs("How many hours can be saved?").counted
     frozenset({'hour'})
     """
@@ -392,7 +395,7 @@ def find_needs(question: str) -> QuestionNeeds | None:
         return QuestionNeeds(kind) if kind else None
     kind = min(kinds, key=lambda match: match[:2])[2]
     if kind == "code":
-        return QuestionNeeds(kind, names_part=_PART.search(words) is not None)
+        return QuestionNeeds(kind, is_identifier=_ASKS_IDENTIFIER.search(words) is not None)
     if kind != "number":
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None

@@ -123,8 +123,8 @@ def find_section_date(
         for text in _list_dated_texts(texts, rank, passage_sentences):
             if day := find_date_text(text):
                 shown = replace(passage_sentences[0], passage=id_, text=text)
-                said = [] if is_covered_by(above) else choose_sentences(passage_sentences, weights)
-                return SectionDate(day, (shown, *said[:1]))
+                best = [] if is_covered_by(above) else choose_sentences(passage_sentences, weights)
+                return SectionDate(day, (shown, *best[:1]))
     return None
 
 

@@ -80,11 +80,12 @@ _FRACTION = (
     rf"\b(?:an?|{_ONES})(?:-(?:{_PARTS})"
     rf"| (?!quarters(?! of\b))(?:{_PARTS})(?<=s)| (?:{_PARTS})(?<!s)(?= of\b))\b"
 )
+_CURRENCIES = "euros?|dollars?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF"
 _MEASURES = (
     "[KMGT]i?B|[KMGT]?bits?|(?:kilo|mega|giga)?bytes?|percent|per cent|person-hours?|[kMG]?Hz|px"
     "|pixels?|dpi|[kcm]m|kg|mg|ml|degrees?|miles?|(?:kilo|centi|milli)?met(?:re|er)s?|feet|inches"
-    "|(?:kilo)?grams?|lit(?:re|er)s?|euros?|dollars?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF"
-    "|characters?|letters?|words?"
+    "|(?:kilo)?grams?|lit(?:re|er)s?|characters?|letters?|words?"
+    f"|{_CURRENCIES}"
 )
 _OF_TIME = "(?:business|working|work|calendar|consecutive|full|more|additional|whole|week)"
 _HALF = "(?: and a half)?"
@@ -142,9 +143,7 @@ _BEFORE = 40  # characters
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(rf"%|per ?cent|\b(?:{_PARTS})\b")
-_MONEY = re.compile(
-    r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?|francs?|yen|USD|EUR|GBP|CHF|JPY|DKK|NOK|SEK)\b"
-)
+_MONEY = re.compile(rf"[$\u20ac\u00a3]|\b(?:{_CURRENCIES}|JPY|DKK|NOK|SEK)\b")
 # These numbers count nothing: negative numbers, fractions and percentages.
 _NO_COUNT = re.compile(rf"^-|\.\d|%|[ -](?:{_PARTS})$")
 _FOLLOWING = re.compile(r"[ -][\w-]+")
@@ -284,7 +283,7 @@ def find_candidates(
             counted = not asked.counted.isdisjoint(list_index_terms(value.text + value.after))
             if kind == "number" and not _is_wanted(value, asked, counted):
                 continue
-            if asked.names_part and _PATH.search(value.text):
+            if asked.is_identifier and _PATH.search(value.text):
                 continue
             if is_named or words.issuperset(list_index_terms(value.text)):
                 continue
