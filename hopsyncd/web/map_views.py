@@ -90,12 +90,12 @@ class MapViews(View):
         if not words:
             return {"find": "", "found": [], "title": choose_document_title}
         answer = self.client.query(words, k=_MOST_FOUND, at=asked.at, filters=list(asked.filters))
-        strong_passages = [
+        close_passages = [
             passage for passage in answer["passages"] if passage["strength"] != "weak"
         ]
         passages = {
             (passage["source"], passage["document"]): passage
-            for passage in reversed(strong_passages or answer["passages"][:_FEW_FOUND])
+            for passage in reversed(close_passages or answer["passages"][:_FEW_FOUND])
             if passage["document"]
         }
         return {

@@ -122,12 +122,12 @@ class Sessions:
     def find_user(self, user: str) -> Person | None:
         """Return the user with this name, in the role and with the groups of the newest open
         session. Thread-safe."""
-        session_times = [
+        sessions = [
             session
             for session in [*self._by_key.values()]
             if session.user == user and session.person
         ]
-        newest = max(session_times, key=lambda session: session.began_s, default=None)
+        newest = max(sessions, key=lambda session: session.began_s, default=None)
         is_open = newest and not newest.is_over and not self._has_lapsed(newest)
         return newest.person if newest and is_open else None
 

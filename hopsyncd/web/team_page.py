@@ -216,7 +216,7 @@ class TeamPage:
     async def _log_in_by_token(self, request: Request) -> Response:
         """Open a session for a pasted token that the daemon accepts."""
         form = await read_form(request, _MAX_FORM_BYTES) or {}
-        token, to = form.get("token", "").strip(), _require_local_path(form.get("to", ""))
+        token, to = form.get("token", "").strip(), _replace_foreign_path(form.get("to", ""))
         address = _get_address(request)
         try:
             if not token.isascii() or not token.isprintable() or not token:
@@ -252,7 +252,7 @@ class TeamPage:
             session: views for session, views in self._views.items() if not session.is_over
         }
         self._views[session] = self._make_views(session, address)
-        entered = HTMLResponse(_GO_ON.format(to=escape(_require_local_path(to))))
+        entered = HTMLResponse(_GO_ON.format(to=escape(_replace_foreign_path(to))))
         _set_cookie(entered, SESSION_COOKIE, cookie, "strict")
         _set_cookie(entered, LOGGED_OUT_COOKIE, "", "strict", 0)
         return entered
@@ -375,10 +375,10 @@ def _get_asked_path(request: Request) -> str:
     """Return the unchanged path and query of a request, for the redirect after the login."""
     path = request.scope.get("raw_path") or request.scope["path"].encode()
     query = request.scope["query_string"]
-    return _require_local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
+    return _replace_foreign_path((path + (b"?" + query if query else b"")).decode("latin-1"))
 
 
-def _require_local_path(to: str) -> str:
+def _replace_foreign_path(to: str) -> str:
     """Return the path if it is on this server and is not a login path, otherwise "/"."""
     is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
     if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
