@@ -168,14 +168,14 @@ def test_an_answer_can_be_asked_for_by_the_words_as_typed(agent: Agent) -> None:
     assert agent.called("ask", question=QUESTION, match="semantic")["found"] is True
 
 
-def test_the_closest_passages_come_if_there_is_no_answer(agent: Agent) -> None:
+def test_the_closest_passages_are_returned_if_there_is_no_answer(agent: Agent) -> None:
     question = "How many moons orbit Neptune?"
     ask, search = agent.calls(
         ("ask", {"question": question}), ("search", {"question": question, "k": 3})
     )
-    told = answer_of(ask)
-    assert told["found"] is False and "sentences" not in told
-    assert passages_of(told) == passages_of(answer_of(search)) != []
+    reply = answer_of(ask)
+    assert reply["found"] is False and "sentences" not in reply
+    assert passages_of(reply) == passages_of(answer_of(search)) != []
 
 
 def test_answers_keep_within_max_tokens(agent: Agent) -> None:

@@ -15,15 +15,15 @@ from tests.fakes.kill import copy_database
 PEOPLE = ("Nero", "Ada", "Ibsen", "Sappho", "Basho")
 
 
-def cut_at(tokens: int, place: Place) -> str:
-    """A configuration by whose rules passages have so many tokens."""
+def configure_passages(tokens: int, place: Place) -> str:
+    """A configuration with passages of this many tokens."""
     return f"[index]\npassage_tokens = {tokens}\nbatch_documents = 4\n" + source(
         "notes", place.notes
     )
 
 
 def graph_of(place: Place, copy: Path) -> Rows:
-    """The newest graph of the files that a daemon left, all found as it should be."""
+    """The newest graph in a stopped daemon's files, after all checks."""
     path = copy_database(place.home / "data/hopsyncd.db", copy)
     with closing(open_writer(path)) as connection:
         refuse_damaged(connection)
@@ -34,25 +34,27 @@ def graph_of(place: Place, copy: Path) -> Rows:
         return graph_at(connection, newest.id)
 
 
-def test_a_kill_while_documents_are_read_again_keeps_an_edit_and_is_made_good(
+def test_reading_all_documents_again_resumes_after_a_kill_and_keeps_an_edit(
     tmp_path: Path,
 ) -> None:
     with new_place(SMALL) as place:
-        place.configure(cut_at(400, place))
+        place.configure(configure_passages(400, place))
         for number in range(50):
-            lines = (f"{one} met {two}{number} in Rome." for one in PEOPLE for two in PEOPLE)
+            lines = (f"{host} met {guest}{number} in Rome." for host in PEOPLE for guest in PEOPLE)
             place.write(f"many/{number}.md", f"# Meeting {number}\n\n" + "\n\n".join(lines))
         place.start()
         place.sync()
         place.stop()
-        place.configure(cut_at(20, place))
+        place.configure(configure_passages(20, place))
         place.start()
         place.until(lambda: bool((place.status()["progress"] or {}).get("documents_done")))
-        assert place.query("Who met Ada7?"), "it answers meanwhile"
+        assert place.query("Who met Ada7?"), "questions are answered meanwhile"
         assert "reading notes again: " in place.run("status").stdout
         place.write("many/49.md", "# Meeting 49\n\nZenobia met Longinus in Palmyra.\n")
         text = "Zenobia met Longinus in Palmyra."
-        place.until(lambda: text in [one["text"] for one in place.query("Who met Zenobia?")])
+        place.until(
+            lambda: text in [passage["text"] for passage in place.query("Who met Zenobia?")]
+        )
         progress = place.status()["progress"]
         assert progress["again"]
         assert progress["documents_done"] < progress["documents_total"]
@@ -60,7 +62,7 @@ def test_a_kill_while_documents_are_read_again_keeps_an_edit_and_is_made_good(
         left = graph_of(place, tmp_path / "left.db")
         assert text in [row[2] for row in left["passages"]]
         place.start()
-        assert place.sync()["sources"][0]["changed"] < 50, "it went on"
+        assert place.sync()["sources"][0]["changed"] < 50, "it began again"
         place.stop()
         done = graph_of(place, tmp_path / "done.db")
         shutil.rmtree(place.home / "data")
