@@ -98,7 +98,7 @@ class Tools:
         answer = self._client.query(
             question, k=k, strategy=strategy, match=match, at=at, filters=filters or ()
         )
-        frame = {**_describe_version(answer), **_read_question(answer), "notice": NOTICE}
+        frame = {**_describe_state(answer), **_read_question(answer), "notice": NOTICE}
         return _fit_passages(frame, answer["passages"], self._get_sources(), max_tokens)
 
     def ask(
@@ -122,7 +122,7 @@ class Tools:
         sources = self._get_sources()
         if not reply["found"]:
             frame = {
-                **_describe_version(reply),
+                **_describe_state(reply),
                 **_read_question(reply),
                 "found": False,
                 "notice": NOTICE,
@@ -139,7 +139,7 @@ class Tools:
             for citation in reply["citations"]
         ]
         frame = {
-            **_describe_version(reply),
+            **_describe_state(reply),
             **_read_question(reply),
             "found": True,
             **({"short_guess": reply["short"]} if reply["short"] else {}),
@@ -180,7 +180,7 @@ class Tools:
         sources = self._get_sources()
         answer = self._find_document(source, document, at, sources)
         passages: Sequence[Mapping[str, Any]] = answer["passages"]
-        frame = {**_describe_version(answer), "of": len(passages), "notice": NOTICE}
+        frame = {**_describe_state(answer), "of": len(passages), "notice": NOTICE}
         if not passages:
             return {**frame, "source": answer["source"], "document": answer["document"], "text": ""}
         if first > len(passages):
@@ -214,7 +214,7 @@ class Tools:
     def _get_passage(self, id_: str, at: str, max_tokens: int) -> dict[str, object]:
         answer = self._client.passage(id_, at=at)
         passage, sources = answer["passage"], self._get_sources()
-        frame = {**_describe_version(answer), "notice": NOTICE}
+        frame = {**_describe_state(answer), "notice": NOTICE}
         room = {**frame, **describe_document(passage, sources), "cut": _NOTE}
         (brief,) = fit_quotes(room, [describe_passage(passage)], max_tokens) or [
             describe_passage(passage)
@@ -287,7 +287,7 @@ class Tools:
             }
             for passage in neighbours
         ]
-        frame = {**_describe_version(answer), "of": format_title(start), "notice": NOTICE}
+        frame = {**_describe_state(answer), "of": format_title(start), "notice": NOTICE}
 
         def first(count: int) -> dict[str, Any]:
             documents = group_by_document(neighbours[:count], briefs[:count], sources)
@@ -302,7 +302,7 @@ class Tools:
         """
         now = self._client.status()
         return {
-            **_describe_version(now),
+            **_describe_state(now),
             **{name: now[name] for name in ("created", "documents", "passages", "edges")},
             "syncing": now["syncing"],
             "sources": [summarise_source(source) for source in now["sources"]],
@@ -436,7 +436,7 @@ def _list_receiving_hosts(models: Mapping[str, Any]) -> str | None:
     return ", ".join(dict.fromkeys(filter(None, hosts))) or None
 
 
-def _describe_version(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_state(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the version of an answer, and the reasons if it may be out of date."""
     degraded = {"degraded": answer["degraded"]} if answer["degraded"] else {}
     return {"version": answer["version"], **degraded}
