@@ -144,6 +144,7 @@ def _format_time(found: re.Match[str], order: str) -> str:
     return ""
 
 
+_SEARCHED_LINES = 200
 _CLIPPING_END = re.compile(r"={8,}[ \t]*")
 _CLIPPING = re.compile(r"- (?:Your |Ihre? |Mi |Tu |La |Votre )?(?P<kind>[^\W\d]+).{0,200}?\|\s*\S")
 _PAGE = re.compile(r"\b(?:page|Seite|p\u00e1gina) (\d+)", re.IGNORECASE)
@@ -157,9 +158,9 @@ def read_clippings(text: str) -> tuple[Block, ...]:
     Bookmarks are left out, and so is a highlight that a later highlight extends. Returns () for any
     other text.
     """
-    lines = text.replace("\ufeff", "").split("\n")
-    if not any(map(_CLIPPING_END.fullmatch, lines[:200])):
+    if not any(map(_CLIPPING_END.fullmatch, text.split("\n", _SEARCHED_LINES)[:_SEARCHED_LINES])):
         return ()
+    lines = text.replace("\ufeff", "").split("\n")
     skipped: Counter[str] = Counter()
     books: dict[str, list[Block]] = {}
     for number, title, details, words in _split_clippings(lines):

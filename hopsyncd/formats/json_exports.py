@@ -143,6 +143,8 @@ def _read_slack(value: _Value, lines: _Lines) -> tuple[Block, ...]:
         found.append(
             ChatMessage(_format_time(_find_text(message, "ts")), author, shown, line, line)
         )
+    if not found:  # people only joined and left
+        return (make_skipped_block({RECORDS: 1}),)
     return make_chat_blocks(found)
 
 
@@ -240,7 +242,9 @@ def _read_keep(value: _Value, _: _Lines) -> tuple[Block, ...]:
     facts = [("tag", _find_name(label, "name")) for label in _list_objects(value, "labels")]
     for name, key in (("created", "createdTimestampUsec"), ("modified", "userEditedTimestampUsec")):
         facts.append((name, _format_time(_find_text(value, key)[:-6])))
-    return add_properties(blocks, facts)
+    attached = len(_list_objects(value, "attachments"))
+    skipped = (make_skipped_block({"attachments": attached}),) if attached else ()
+    return (*add_properties(blocks, facts), *skipped)
 
 
 _ROAM_STATE = re.compile(r"\{\{(?:\[\[)?(TODO|DONE)(?:\]\])?\}\}")

@@ -60,6 +60,11 @@ def test_a_day_of_slack_has_names_instead_of_ids() -> None:
     assert ["ts" in lines[block.first_line - 1] for block in blocks] == [True] * 3
 
 
+def test_a_day_of_slack_on_which_people_only_joined_has_no_text() -> None:
+    blocks = read(SLACK[2:])
+    assert not told(blocks) and count_skipped(blocks) == {"records of a program": 1}
+
+
 def test_people_and_channels_of_slack_are_read_without_settings() -> None:
     user = {"id": "U1", "team_id": "T", "name": "gerd", "profile": {"real_name": "Gerd Holm"}}
     assert told(read([user])) == ["Gerd Holm | gerd"]
@@ -136,6 +141,12 @@ def test_a_note_of_google_keep_has_labels_and_dates() -> None:
         ("modified", "2023-08-01T04:29:43+00:00"),
     }
     assert count_skipped(read({**NOTE, "isTrashed": True})) == {"deleted notes and spam": 1}
+
+
+def test_a_note_of_google_keep_with_only_a_picture_has_no_text() -> None:
+    names = ("color", "isTrashed", "userEditedTimestampUsec")
+    blocks = read({**{name: NOTE[name] for name in names}, "attachments": [{"filePath": "a.jpg"}]})
+    assert not told(blocks) and count_skipped(blocks) == {"attachments": 1}
 
 
 def test_a_graph_of_roam_is_an_outline_for_each_page() -> None:
