@@ -18,8 +18,8 @@ questions at a version before the edits. member: a member of the group, from who
 hidden; measured only by root, because another user asks. memory: the private memory of the daemon
 and of each query worker, a few seconds after their last work; mapped files are counted once.
 import, last / first: the cost of a passage in the last tenth divided by the cost in the first
-tenth; the passages of a version share its cost equally. read again: the edits at the end, after
-a start with other rules for passages, until all documents are read again.
+tenth; the passages of a version share its cost equally. while all documents are read again: the
+edits at the end, after a start with another target size of passages that cuts the same passages.
 """
 
 import itertools
@@ -215,10 +215,10 @@ _ROWS: dict[str, Callable[[Size], float | None]] = {
     "edit to answer, slowest, s": lambda size: max(size.all_edits_s),
     "slowest edit after the import, s": lambda size: max(size.edits_after_import_s),
     "slowest edit after a start, s": lambda size: max(size.edits_after_start_s),
-    "edit while all is read again, p50, s": lambda size: (
+    "edit while all documents are read again, p50, s": lambda size: (
         p50(size.edits_while_read_again_s) if size.edits_while_read_again_s else None
     ),
-    "slowest edit while all is read again, s": lambda size: max(
+    "slowest edit while all documents are read again, s": lambda size: max(
         size.edits_while_read_again_s, default=None
     ),
     "question, p50, ms": lambda size: size.query_p50_ms,

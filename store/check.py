@@ -154,13 +154,13 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
 def _check_versions(connection: Connection) -> Iterator[Finding]:
     numbers = list_kept_versions(connection)
     for number in numbers:
-        version_row = read_version(connection, number)
+        version = read_version(connection, number)
         counts = (
-            version_row.documents,
-            version_row.passages,
-            version_row.words,
-            version_row.matches,
-            version_row.edge_budget,
+            version.documents,
+            version.passages,
+            version.words,
+            version.matches,
+            version.edge_budget,
         )
         if number < 1 or min(counts) < 0:
             yield Finding(

@@ -1,4 +1,4 @@
-"""Writes files whole: after a crash, a file has its old or its new content."""
+"""Replaces files atomically, and syncs files and folders to disk."""
 
 import os
 import tempfile

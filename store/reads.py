@@ -332,13 +332,13 @@ def read_touched_contents(
     revisions are left out. Returns None if the version ended and began more than `limit` revisions
     or none, for example because gc has deleted its rows.
     """
-    version_row = connection.execute(
+    cursor = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
         f" AND s.name NOT IN {connection.dialect.select_names('?2')} LIMIT ?3",
         [number, encode_names(hidden), compute_row_limit(hidden, limit + 1)],
     )
-    rows = [*islice((row for row in version_row if not hides(hidden, row[0], row[1])), limit + 1)]
+    rows = [*islice((row for row in cursor if not hides(hidden, row[0], row[1])), limit + 1)]
     if not 0 < len(rows) <= limit:
         return None
     ended = {(row[0], row[1]): row for row in rows if row[3] != number}

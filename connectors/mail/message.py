@@ -224,10 +224,8 @@ def _read_answered_ids(head: Message) -> tuple[str, ...]:
 def read_sent_ms(head: Message) -> int | None:
     """Return when the message was sent (Unix ms), or None if it has no valid date."""
     try:
-        sent_time = parsedate_to_datetime(_read_raw_field(head, "Date", _MAX_DATE_CHARACTERS))
+        sent = parsedate_to_datetime(_read_raw_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).
-        return int(
-            (sent_time if sent_time.tzinfo else sent_time.replace(tzinfo=UTC)).timestamp() * 1000
-        )
+        return int((sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

@@ -135,7 +135,7 @@ def make_exact_pattern(path: str) -> str:
     '/a/\\\\[1\\\\] b\\\\*.md'
     """
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path)
-    return "/" + re.sub(r" +$", lambda found: "\\ " * len(found[0]), escaped)
+    return "/" + re.sub(r" +$", lambda match: "\\ " * len(match[0]), escaped)
 
 
 def _with_ignored(text: str, index: int, patterns: Sequence[str], line: str) -> str | None:

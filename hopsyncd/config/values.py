@@ -487,6 +487,5 @@ class LimitsConfig(Section):
         """The number of query workers besides the daemon's own process."""
         if self.workers != "auto":
             return self.workers
-        return (
-            min(_count_usable_processors(), _MOST_WORKERS) if _count_usable_processors() > 1 else 0
-        )
+        processors = _count_usable_processors()
+        return min(processors, _MOST_WORKERS) if processors > 1 else 0

@@ -325,9 +325,8 @@ def _refuse_loss(path: Path) -> None:
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
-    acknowledged = read_acknowledged(
-        path
-    )  # read before the database, because a writer may be active
+    # Read this before the database, because a writer may be active.
+    acknowledged = read_acknowledged(path)
     refuse_lost_wal(path)
     if acknowledged is None:
         return

@@ -38,11 +38,8 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
-    free, page_count = (
-        _free_pages(connection),
-        connection.execute("PRAGMA page_count").fetchone()[0],
-    )
-    if 10 * free > page_count and connection.measure_size() <= _QUICK_BYTES:
+    free = _free_pages(connection)
+    if 10 * free > _count_pages(connection) and connection.measure_size() <= _QUICK_BYTES:
         vacuum(connection, between)
         return
     while free:
