@@ -54,14 +54,14 @@ def raise_descriptor_limit() -> int:
     return allowed
 
 
-def limit_connections(limit: int, descriptors: int) -> int:
+def compute_connection_limit(limit: int, descriptors: int) -> int:
     """Return how many connections, up to `limit`, leave enough of the file descriptors free.
 
     descriptors: the limit of open files. A fifth of the free descriptors is kept for connections
     that are closing.
 
-    >>> limit_connections(256, 1024), limit_connections(256, 512), limit_connections(256, 65536)
-    (256, 8, 256)
+    >>> [compute_connection_limit(256, descriptors) for descriptors in (1024, 512, 65536)]
+    [256, 8, 256]
     """
     burst = ACCEPTED_AT_ONCE * _GENERATIONS * _LISTENERS
     room = (descriptors - RESERVED - burst) * 4 // 5

@@ -63,7 +63,7 @@ def describe_bad_request(error: ValidationError, model: type[BaseModel]) -> BadR
     # Messages count the items of a list from 1.
     parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
     field = ", ".join(parts) if len(parts) > 1 else "".join(parts)
-    why, hint = _put_in_words(first), "docs/reference/http-api.md describes each request"
+    why, hint = _describe_problem(first), "docs/reference/http-api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
         names = [field.alias or name for name, field in model.model_fields.items()]
@@ -73,7 +73,7 @@ def describe_bad_request(error: ValidationError, model: type[BaseModel]) -> BadR
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
 
 
-def _put_in_words(details: ErrorDetails) -> str:
+def _describe_problem(details: ErrorDetails) -> str:
     if details["type"] == "missing":
         return "the field is missing"
     if details["type"] == "string_too_short" and details["ctx"]["min_length"] == 1:

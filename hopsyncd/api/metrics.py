@@ -151,16 +151,16 @@ class _Current(Collector):
     def collect(self) -> Iterator[Metric]:
         status = self._status
         for key, description in _GAUGES.items():
-            yield _gauge(key, description, float(status[key]))
+            yield _make_gauge(key, description, float(status[key]))
         wal = Path(status["database"] + "-wal")
         wal_bytes = wal.stat().st_size if wal.exists() else 0
-        yield _gauge("wal_bytes", "The write-ahead log", wal_bytes)
+        yield _make_gauge("wal_bytes", "The write-ahead log", wal_bytes)
         yield _add_labels(
             GaugeMetricFamily("hopsyncd_sources", "Sources, by state", labels=["state"]),
             Counter(source["state"] for source in status["sources"]),
         )
         problems = sum(source["problems"] for source in status["sources"])
-        yield _gauge("problems", "Documents that cannot be read", problems)
+        yield _make_gauge("problems", "Documents that cannot be read", problems)
         yield _add_labels(
             GaugeMetricFamily(
                 "hopsyncd_waiting_passages",
@@ -169,7 +169,7 @@ class _Current(Collector):
             ),
             status["waiting"],
         )
-        yield _gauge("failing", "1 if the last sync failed", bool(status["error"]))
+        yield _make_gauge("failing", "1 if the last sync failed", bool(status["error"]))
         for key, description in _COUNTERS.items():
             value = status["counters"][key]
             yield CounterMetricFamily(f"hopsyncd_{key}", description, value=value)
@@ -181,39 +181,43 @@ class _Current(Collector):
 
     def _collect_role(self) -> Iterator[Metric]:
         store = self._status["store"]
-        yield _gauge(
+        yield _make_gauge(
             "writer",
             "1 if this daemon writes the database, 0 if it follows another daemon",
             store["role"] == "writer",
         )
-        yield _gauge(
+        yield _make_gauge(
             "versions_behind", "Versions that a follower does not serve yet", store["behind"]
         )
-        yield _gauge("server_lost", "1 while the database server cannot be reached", store["lost"])
+        yield _make_gauge(
+            "server_lost", "1 while the database server cannot be reached", store["lost"]
+        )
 
     def _collect_disk(self) -> Iterator[Metric]:
         usage = shutil.disk_usage(self._data_dir)
-        yield _gauge("disk_bytes", "The disk of the data folder", usage.total)
-        yield _gauge("disk_free_bytes", "Free space on the disk of the data folder", usage.free)
+        yield _make_gauge("disk_bytes", "The disk of the data folder", usage.total)
+        yield _make_gauge(
+            "disk_free_bytes", "Free space on the disk of the data folder", usage.free
+        )
 
     def _collect_backups(self) -> Iterator[Metric]:
         """Return the metrics of backups, or none if no backups are scheduled."""
         backup = self._status["backup"]
         if backup is None:
             return
-        yield _gauge("backup_failing", "1 if the last backup failed", bool(backup["error"]))
-        yield _gauge("backups", "Backups that are kept", backup["kept"])
-        yield _gauge(
+        yield _make_gauge("backup_failing", "1 if the last backup failed", bool(backup["error"]))
+        yield _make_gauge("backups", "Backups that are kept", backup["kept"])
+        yield _make_gauge(
             "backup_created_seconds",
             "When the newest backup was made, in Unix time; 0 if there is none",
             _to_unix_s(backup["created"]),
         )
-        yield _gauge("backup_bytes", "The newest backup", backup["bytes"] or 0)
+        yield _make_gauge("backup_bytes", "The newest backup", backup["bytes"] or 0)
 
     def _collect_clients(self) -> Iterator[Metric]:
         load = self._load
-        yield _gauge("connections", "Open connections", load.connections)
-        yield _gauge("queue", "Requests that wait for a worker", load.queue)
+        yield _make_gauge("connections", "Open connections", load.connections)
+        yield _make_gauge("queue", "Requests that wait for a worker", load.queue)
         yield CounterMetricFamily(
             "hopsyncd_refused",
             "Requests and connections that were refused because of a limit",
@@ -233,7 +237,7 @@ class _Current(Collector):
             yield _add_labels(family, counts)
 
 
-def _gauge(name: str, description: str, value: float) -> Metric:
+def _make_gauge(name: str, description: str, value: float) -> Metric:
     return GaugeMetricFamily(f"hopsyncd_{name}", description, value=float(value))
 
 

@@ -30,7 +30,7 @@ from hopsyncd.api.connection import (
     ClientConnection,
     Connections,
     Timeouts,
-    limit_connections,
+    compute_connection_limit,
     raise_descriptor_limit,
 )
 from hopsyncd.api.metrics import Load
@@ -389,7 +389,7 @@ def _make_server_config(
 ) -> uvicorn.Config:
     # uvicorn logs a warning for each request that is not HTTP, which could flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    limit = limit_connections(limits.connections, raise_descriptor_limit())
+    limit = compute_connection_limit(limits.connections, raise_descriptor_limit())
     if limit < limits.connections:
         log.warning(
             "fewer connections than limits.connections are accepted, because the limit of open"

@@ -73,7 +73,7 @@ def list_reasons(
     why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
     if before is None or after is None:
         return why
-    removed, added = _describe_beyond(before, after), _describe_beyond(after, before)
+    removed, added = _describe_only_in(before, after), _describe_only_in(after, before)
     for reason, names in (
         ("edited", removed & added),
         ("no longer among the first results", removed - added),
@@ -116,7 +116,7 @@ def _encode_state(answer: Answer, reply: AskReply) -> str:
     return json.dumps({"answer": digest, "passages": first})
 
 
-def _describe_beyond(state: WatchedState, other: WatchedState) -> set[str]:
+def _describe_only_in(state: WatchedState, other: WatchedState) -> set[str]:
     """Describe the first passages that only one state has, by heading and document."""
     ids = {passage["id"] for passage in other["passages"]}
     return {

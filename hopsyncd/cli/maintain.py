@@ -53,12 +53,12 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.upkeep import check_database
 
-    with _reading(load_config(context.obj), "There is nothing to check") as connection:
+    with _open_database(load_config(context.obj), "There is nothing to check") as connection:
         return check_database(connection, deep, lambda *_: None)
 
 
 @contextmanager
-def _reading(config: Config, failed: str) -> "Iterator[Connection]":
+def _open_database(config: Config, failed: str) -> "Iterator[Connection]":
     """Open the database. If it does not exist, raises BadRequest, which begins with `failed`."""
     from store.open_database import exists, open_reader
 
@@ -134,7 +134,7 @@ def _print_estimate(
     tokens."""
     from hopsyncd.ingest.rebuild_estimate import estimate_rebuild
 
-    with _reading(config, "There is nothing to estimate") as connection:
+    with _open_database(config, "There is nothing to estimate") as connection:
         costs = estimate_rebuild(connection, config)
     cost = None
     if encoder_price is not None or llm_price is not None:

@@ -342,14 +342,14 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
     reasons = dict[tuple[str, str], Reason]()
     for hop in hops:
         ends = hop["from"], hop["to"]
-        verb, name = _put_in_words(hop)
+        verb, name = _describe_hop(hop)
         start, end = (choose_document_title(end) for end in ends)
         key = (ends[0]["id"], ends[1]["id"])
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
 
 
-def _put_in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
+def _describe_hop(hop: Mapping[str, Any]) -> tuple[str, str]:
     """Return the verb of a hop, and its name or question."""
     question = str(hop["question"])
     match hop["asked_by"]:

@@ -72,7 +72,7 @@ class Links:
         self.here_path = request.url.path
         self._fields = [pair for pair in request.query_params.multi_items() if pair[0] != "part"]
 
-    def list_template_values(self) -> Mapping[str, Any]:
+    def make_template_values(self) -> Mapping[str, Any]:
         """Return the functions and values for the templates, by name."""
         return {
             "url": self.make_url,

@@ -59,7 +59,7 @@ class ThreadViews(View):
                 aclosing(client.stream_events(call)) as events,
             ):
                 async for event in events:
-                    yield _format_event(_restrict_event(event))
+                    yield _format_event(_make_browser_event(event))
         except REPORTABLE as error:
             yield _format_event({"event": "error", "why": _describe_error(error)})
 
@@ -176,7 +176,7 @@ def _escape_text(text: object, line_end: str = "\n") -> str:
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 
 
-def _restrict_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _make_browser_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
     match event["event"]:
         case "answer":
             return {"event": "answer", "turn": make_turn(event["answer"])}

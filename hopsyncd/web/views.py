@@ -169,7 +169,7 @@ class View:
             "is_own_daemon": not self.client.is_remote,
             "done": _describe_action(request),
             "is_first": False,
-            **Links(request, self.base, asked).list_template_values(),
+            **Links(request, self.base, asked).make_template_values(),
         }
         page = self.shared.templates.get_template(template)
         return HTMLResponse(page.render(**(names | context)), code)

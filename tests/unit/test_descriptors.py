@@ -2,14 +2,19 @@
 
 import pytest
 
-from hopsyncd.api.connection import ACCEPTED_AT_ONCE, RESERVED, Connections, limit_connections
+from hopsyncd.api.connection import (
+    ACCEPTED_AT_ONCE,
+    RESERVED,
+    Connections,
+    compute_connection_limit,
+)
 from hopsyncd.api.metrics import Load
 
 
 @pytest.mark.parametrize("wanted", [1, 16, 256, 10_000])
 @pytest.mark.parametrize("descriptors", [256, 700, 1024, 4096, 65_536])
 def test_connections_leave_the_reserve_free(wanted: int, descriptors: int) -> None:
-    most = limit_connections(wanted, descriptors)
+    most = compute_connection_limit(wanted, descriptors)
     assert 1 <= most <= wanted
     if descriptors >= 700:
         assert most + most // 4 + 3 * ACCEPTED_AT_ONCE + RESERVED <= descriptors
