@@ -66,11 +66,11 @@ def check_descriptors() -> Iterator[Finding]:
 
 
 def _check_enough(
-    check: str, there_is: int, too_few: int, few: int, measured: str, remedy: str
+    check: str, amount: int, too_few: int, few: int, measured: str, remedy: str
 ) -> Finding:
-    if there_is >= few:
+    if amount >= few:
         return report_ok(check, measured)
-    return Finding(check, "fail" if there_is < too_few else "warn", measured, remedy)
+    return Finding(check, "fail" if amount < too_few else "warn", measured, remedy)
 
 
 def check_clock() -> Iterator[Finding]:
