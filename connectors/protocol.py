@@ -215,10 +215,10 @@ def list_prefixes(path: str) -> list[str]:
     return [*(path[:end] for end in ends), path] if path else []
 
 
-def mark_of(*settings: object) -> str:
+def compute_mark(*settings: object) -> str:
     """Compute a digest of settings. A different digest shows that the settings have changed.
 
-    >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
+    >>> compute_mark("imap.example.org", 993) == compute_mark("imap.example.org", 143)
     False
     """
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]

@@ -34,7 +34,7 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    mark_of,
+    compute_mark,
 )
 from connectors.regular_file import describe_too_large
 
@@ -290,7 +290,7 @@ class SqliteConnector:
         self._database = Database(settings.path, 2 * settings.max_bytes, busy_s, tuple(never))
         self._list_s, self._fetch_s = list_s, fetch_s
         # If one of these settings changes, every row becomes a different document.
-        self._mark = mark_of(
+        self._mark = compute_mark(
             settings.table, settings.query, settings.text, settings.title, settings.media_type
         )
 

@@ -118,7 +118,7 @@ def make_backup(
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _hold_folder(folder):
-            name = _free_name(folder, format_folder_name(now_ms) + _REQUESTED * is_requested)
+            name = _choose_free_name(folder, format_folder_name(now_ms) + _REQUESTED * is_requested)
             return _make(connection, folder, name, verify, now_ms, program, config_file)
     except OSError as error:
         raise _backup_error(folder, (error.strerror or str(error)).lower()) from error
@@ -157,9 +157,9 @@ def _make(
 
 def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
     """Verify the copy of a database, and create the backup's manifest. Raises BackupFailed."""
-    digest = digest_of(copy)
+    digest = compute_file_digest(copy)
     verify(copy)
-    if digest_of(copy) != digest:
+    if compute_file_digest(copy) != digest:
         raise _backup_error(
             copy.parent.parent,
             "the copy changed while it was verified",
@@ -179,7 +179,7 @@ def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], No
     )
 
 
-def digest_of(path: Path) -> str:
+def compute_file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
@@ -214,7 +214,7 @@ def _require_space(connection: Connection, folder: Path) -> None:
         )
 
 
-def _free_name(folder: Path, name: str) -> str:
+def _choose_free_name(folder: Path, name: str) -> str:
     number, free = 1, name
     while (folder / free).exists():
         number += 1

@@ -174,7 +174,7 @@ def read_changes(connection: Connection, after: int, until: int) -> Changes:
         _read_ended(connection, "match", "question", span),
         _read_passages(connection, span),
         begun,
-        _matches(connection, span),
+        _read_matches(connection, span),
         None if since is None else _read_left(connection, since, after),
     )
 
@@ -252,7 +252,7 @@ def _read_passages(connection: Connection, span: Span) -> PassagesBegun:
     return PassagesBegun(*_read_columns(connection, sql, span, (np.int64,) * 4))
 
 
-def _matches(connection: Connection, span: Span) -> MatchesBegun:
+def _read_matches(connection: Connection, span: Span) -> MatchesBegun:
     sql = (
         f"SELECT t.question, t.target, t.similarity, t.born, {_DIED}"
         f" FROM {_select_begun_rows(connection, 'match', span)} WHERE {_BORN}"

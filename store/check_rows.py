@@ -153,7 +153,7 @@ def _check_intervals_have_their_questions(connection: Connection) -> Iterator[Fi
         )
 
 
-def _matches_within_passages(connection: Connection) -> Iterator[Finding]:
+def _check_matches_within_passages(connection: Connection) -> Iterator[Finding]:
     for end, direction in (("question", 1), ("target", 0)):
         rows = connection.execute(_END_OUTSIDE.format(end=end, direction=direction))
         for question, born, died, joined, of_direction in rows:
@@ -290,7 +290,7 @@ GRAPH_CHECKS = (
     _check_no_overlaps,
     _check_passages_follow_documents,
     _check_intervals_have_their_questions,
-    _matches_within_passages,
+    _check_matches_within_passages,
     _check_counts,
     _check_edge_thresholds,
 )

@@ -76,7 +76,7 @@ class Matches:
         ]
 
 
-def matches_at(connection: Connection, version: int) -> Matches:
+def read_matches_at(connection: Connection, version: int) -> Matches:
     """Return the matches in force at a version, ordered by outgoing question."""
     rows = connection.execute(
         f"SELECT question, target, similarity FROM match {connection.dialect.unindexed}"

@@ -20,7 +20,7 @@ from store.access_rules import AccessRule, mark_restored, narrow
 from store.backup_folder import (
     DATABASE,
     Backup,
-    digest_of,
+    compute_file_digest,
     format_folder_name,
 )
 from store.check import check
@@ -214,7 +214,7 @@ def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
     shutil.copyfile(chosen.database, copy)
     copy.chmod(0o600)
     sync_to_disk(copy)
-    if digest_of(copy) != chosen.manifest.digest:
+    if compute_file_digest(copy) != chosen.manifest.digest:
         raise _restore_error(
             name,
             f"{chosen.database} has changed since it was verified",

@@ -33,8 +33,8 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
+    compute_mark,
     make_cursors,
-    mark_of,
     parse_known,
     vanished_error,
 )
@@ -338,7 +338,7 @@ class ImapConnector:
     def _mark(self) -> str:
         """Compute a digest of the settings on which a cursor depends."""
         settings = self.settings
-        return mark_of(
+        return compute_mark(
             settings.host, settings.port, settings.user, settings.folders, settings.max_bytes
         )
 

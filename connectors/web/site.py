@@ -24,8 +24,8 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
+    compute_mark,
     make_cursors,
-    mark_of,
     parse_known,
 )
 from connectors.settings import WebSettings, get_host, is_on_host, normalise_address
@@ -366,7 +366,7 @@ class WebConnector:
 
     def _mark(self) -> str:
         settings = self._settings
-        return mark_of(self._starts, settings.depth, settings.hosts, settings.max_bytes)
+        return compute_mark(self._starts, settings.depth, settings.hosts, settings.max_bytes)
 
 
 def _check_start(text: str) -> str:

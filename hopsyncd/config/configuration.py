@@ -409,13 +409,13 @@ def _format_source_blocks(folders: Sequence[Path]) -> Iterator[str]:
             raise ConfigError(
                 f"Cannot add the folder {path!r}", "the name is not UTF-8", "Rename the folder."
             ) from error
-        name = free_name(path.name, names)
+        name = choose_free_name(path.name, names)
         names.add(name)
         quoted = format_toml_value(str(path).replace("$", "$$"))
         yield f"\n[[source]]\nname = {format_toml_value(name)}\npath = {quoted}\n"
 
 
-def free_name(preferred_name: str, used_names: set[str]) -> str:
+def choose_free_name(preferred_name: str, used_names: set[str]) -> str:
     """Return a valid source name that is close to `preferred_name` and not in `used_names`."""
     base = re.sub(r"[^\w. -]", "-", preferred_name).lstrip(". -")[:60] or "folder"
     names = (

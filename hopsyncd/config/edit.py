@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hopsyncd.config.configuration import Config, check_config, free_name
+from hopsyncd.config.configuration import Config, check_config, choose_free_name
 from hopsyncd.config.mistakes import format_toml_value, map_key_lines
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import ConfigError
@@ -34,7 +34,7 @@ def add_source(
     """
     text = _read_valid(file)
     names = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
-    chosen = name or free_name(_derive_name(keys), names - {""})
+    chosen = name or choose_free_name(_derive_name(keys), names - {""})
     block = "[[source]]\n" + "".join(
         f"{key} = {format_toml_value(escape_dollars(value))}\n"
         for key, value in {"name": chosen, **keys}.items()

@@ -130,7 +130,7 @@ class Timetable:
         return compute_next_ms(job, self._jobs[job], self._runs.get(job), now)
 
 
-def scan_times(source: SourceConfig, config: Config) -> When:
+def parse_scan_times(source: SourceConfig, config: Config) -> When:
     """Return the schedule of a source's scans. Raises ConfigError."""
     if source.scan_at:
         return _parse_cron(source.scan_at, config)
@@ -463,7 +463,7 @@ def make_task(
     ready = same.source if same else open_source(connection, source, config)
     return Task(
         ready,
-        scan_times(source, config),
+        parse_scan_times(source, config),
         parse_full_scan_times(source, config),
         at_start=not is_slow(source) or read_listing_state(connection, ready.id).listed_ms is None,
     )

@@ -39,7 +39,7 @@ from store.exceptions import PurgeRefused
 from store.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.history import delete_tag, resolve, set_tag
 from store.purge import Purge, PurgeResult, purge, request_purge
-from store.reads import list_documents, matches_at, read_live_content, read_live_documents
+from store.reads import list_documents, read_live_content, read_live_documents, read_matches_at
 from store.records import (
     ALIVE,
     REBUILD,
@@ -113,7 +113,9 @@ def _check_best_matches(connection: Connection) -> Iterator[Finding]:
     newest = read_head(connection)
     if newest is None:
         return
-    stored = {match.question: match for match in matches_at(connection, newest.id).to_records()}
+    stored = {
+        match.question: match for match in read_matches_at(connection, newest.id).to_records()
+    }
     best = {match.question: match for match in _recompute_matches(connection, newest)}
     for question in sorted(stored.keys() | best.keys()):
         if stored.get(question) != best.get(question):

@@ -59,7 +59,7 @@ from store.content import (
 )
 from store.contract import Connection
 from store.operational import list_due_passages
-from store.reads import find_in_force, list_passages, matches_at
+from store.reads import find_in_force, list_passages, read_matches_at
 from store.records import (
     Change,
     Passage,
@@ -387,7 +387,7 @@ class VersionWriter:
             update_matches(index, gone, self._begin_in_index(index, begun))
             reason = Batch(f"the models are now {self._maker.generation.name}")
             change = self._change(index, reason, passages, begun, newest.rules, {})
-            ended = matches_at(self._connection, newest.id).question.tolist()
+            ended = read_matches_at(self._connection, newest.id).question.tolist()
             change = replace(change, matches_ended=[QuestionId(question) for question in ended])
             version = commit_version(self._connection, change, self._now_ms())
         self.forget_index()  # The separate index has no documents and no older versions.
@@ -411,7 +411,7 @@ class VersionWriter:
         """Return the questions that have a match at version `newest` but are not in the index,
         because of another encoder or an error."""
         outgoing_rows = self.index.postings.outgoing_by_id
-        questions = matches_at(self._connection, newest.id).question
+        questions = read_matches_at(self._connection, newest.id).question
         _, positions = outgoing_rows.find_all(questions)
         return [QuestionId(question) for question in np.delete(questions, positions).tolist()]
 

@@ -23,7 +23,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, Reply, TokenSink
-from hopsyncd.models.llm.openai_llm import name_of_model
+from hopsyncd.models.llm.openai_llm import get_model_name
 from hopsyncd.models.loading import (
     Models,
     load_encoder,
@@ -137,7 +137,7 @@ class _Unasked:
     """
 
     def __init__(self, config: LlmConfig) -> None:
-        self.name = name_of_model(config)
+        self.name = get_model_name(config)
 
     def ask_each(
         self,

@@ -79,7 +79,7 @@ def test_a_kill_while_the_files_change_places_is_repaired_at_the_next_start(
         assert newest and newest.id == 6 and check(connection, deep=True) == []
 
 
-@pytest.mark.parametrize("name", ["digest_of", "write_private", "sync_folder"])
+@pytest.mark.parametrize("name", ["compute_file_digest", "write_private", "sync_folder"])
 def test_a_kill_while_a_restore_is_prepared_leaves_the_database_unchanged(
     database: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

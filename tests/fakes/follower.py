@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from store.changes import Changes, DocumentBegun, Ended, Left, Stamp, read_changes, stamp
 from store.content import read_sets_at
 from store.contract import Connection
-from store.reads import matches_at, read_links, read_names
+from store.reads import read_links, read_matches_at, read_names
 from store.records import Link, PassageId
 from store.sources import encode_names
 from store.versions import read_head
@@ -124,7 +124,7 @@ def at(known: Intervals, version: int) -> dict[int, list[float]]:
 
 def read_at(connection: Connection, version: int) -> dict[str, object]:
     """What an index in memory reads of the store at a version."""
-    matches = matches_at(connection, version)
+    matches = read_matches_at(connection, version)
     columns = (matches.question, matches.target, matches.similarity)
     opening = opening_passages_at(connection, version, OPENING)
     return {

@@ -12,7 +12,7 @@ from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_writer
 from store.exceptions import ContentConflict, NoSuchVersion
 from store.history import resolve
-from store.reads import matches_at, read_live_documents, read_places, read_word_counts
+from store.reads import read_live_documents, read_matches_at, read_places, read_word_counts
 from store.records import (
     ALIVE,
     Change,
@@ -98,7 +98,7 @@ def in_force(store: Connection, number: int) -> tuple[object, ...]:
     return (
         sorted(question_set.passage for question_set in read_sets_at(store, number)),
         read_word_counts(store, number)[0].tolist(),
-        matches_at(store, number).question.tolist(),
+        read_matches_at(store, number).question.tolist(),
         [place.first_line for place in read_places(store, number, [GAUL.id]).get(GAUL.id, [])],
     )
 

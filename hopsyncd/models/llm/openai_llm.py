@@ -93,7 +93,7 @@ def _count_bytes(text: str) -> int:
     return len(text.encode()) + _ENTRY_BYTES
 
 
-def name_of_model(config: LlmConfig) -> str:
+def get_model_name(config: LlmConfig) -> str:
     """Return the name of a configured LLM: its model and parameters."""
     return f"{config.model} temperature={TEMPERATURE}"
 
@@ -120,7 +120,7 @@ class OpenAiLlm:
 
     @property
     def name(self) -> str:
-        return name_of_model(self._config)
+        return get_model_name(self._config)
 
     def ask_each(
         self,

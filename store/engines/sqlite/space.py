@@ -38,19 +38,19 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
-    free = _free_pages(connection)
+    free = _count_free_pages(connection)
     if 10 * free > _count_pages(connection) and connection.measure_size() <= _QUICK_BYTES:
         vacuum(connection, between)
         return
     while free:
         _run_shrinking(connection, f"PRAGMA incremental_vacuum({_PAGES})")
-        before, free = free, _free_pages(connection)
+        before, free = free, _count_free_pages(connection)
         between()
         if free >= before:
             return
 
 
-def _free_pages(connection: Connection) -> int:
+def _count_free_pages(connection: Connection) -> int:
     return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
