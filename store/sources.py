@@ -114,8 +114,8 @@ def forget_cursor(connection: Connection, source: int) -> None:
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether `rules`, the version of the reading code, are the rules of the source: all its items
-    were read with them, except the items that the next complete listing fetches again."""
+    """Whether all items of the source were read with `rules`, the version of the reading code,
+    except the items that the next complete listing fetches again."""
     row = connection.execute(
         "SELECT 1 FROM source_state WHERE source = ? AND rules <> ?", [source, rules]
     ).fetchone()

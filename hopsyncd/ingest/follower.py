@@ -278,9 +278,8 @@ class Follower:
 
     def _settle(self, connection: Connection) -> None:
         """Resolve the futures of the requests whose results this daemon serves."""
-        for number, answer in (
-            read_replies(connection, self._waiting).items() if self._waiting else ()
-        ):
+        replies = read_replies(connection, self._waiting) if self._waiting else {}
+        for number, answer in replies.items():
             if answer.version > self.served and not self.is_writer:
                 continue
             done = self._waiting.pop(number)
